@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from normbench.battery.trials import OPPONENTS, Trial, contestants
 from normbench.compare import metrics
 from normbench.compare.answer import compare
-from normbench.compare.describe import because
 from normbench.compare.difference import AHEAD, ALPHA, BEHIND, FEWEST, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import FIDELITY, Cell, Task
 from normbench.compare.metrics import Metric, format_metric
@@ -66,7 +65,7 @@ class Comparison:
         """The reason for no decision, or for one without a number."""
         if self.gone is not None:
             return f"all runs of {(self.difference.first, self.difference.second)[self.gone]} diverged"
-        return self.not_yet or because(self.difference, self.unit)
+        return self.not_yet or self.difference.because(self.unit)
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from normbench.compare.difference import (
-    AHEAD,
-    CHOSEN,
-    LEAST,
-    SHORT,
-    UNDECIDED,
-    Difference,
-    Values,
-    difference_of,
-    judge,
-)
+from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
@@ -158,20 +148,10 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
         ]
     )
-    if why := why_none(cells, question):
+    if why := question.why_none(cells):
         pairs = [replace(pair, word=UNDECIDED, why=why) for pair in pairs]
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
-
-
-def why_none(cells: Sequence[Cell], question: Question) -> str:
-    """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
-    runs = [run for cell in cells for run in cell.runs]
-    if question.at == BEST:
-        # the noisier an arm's evaluations, the better the best of them: most verdicts would be false
-        return CHOSEN if any(run.monitor["split"] == question.split for run in runs) else ""
-    ends = [curve[-1][0] for run in runs if run.logged and run.status == "done" and (curve := question.curve(run))]
-    return SHORT if ends and min(ends) < LEAST * statistics.median(ends) else ""
 
 
 def _row(cell: Cell, question: Question) -> Row:

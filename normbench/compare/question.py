@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import metrics
 from normbench.compare.configuration import rank
+from normbench.compare.difference import CHOSEN, LEAST, SHORT
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.errors import BadInput, unknown
@@ -64,6 +66,15 @@ class Question:
         assert self.level is not None
         sign = -1 if self.metric.rising else 1
         return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
+
+    def why_none(self, cells: Sequence[Cell]) -> str:
+        """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
+        runs = [run for cell in cells for run in cell.runs]
+        if self.at == BEST:
+            # the noisier an arm's evaluations, the better the best of them: most verdicts would be false
+            return CHOSEN if any(run.monitor["split"] == self.split for run in runs) else ""
+        ends = [curve[-1][0] for run in runs if run.logged and run.status == "done" and (curve := self.curve(run))]
+        return SHORT if ends and min(ends) < LEAST * statistics.median(ends) else ""
 
     @classmethod
     def of(cls, task: Task, query: Mapping[str, str]) -> Question:

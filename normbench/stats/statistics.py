@@ -29,7 +29,6 @@ class Estimate:
     level: float
     sd: float | None
     n: int
-    correlation: float | None = None
     freedom: float | None = field(default=None, compare=False)
 
 
@@ -66,15 +65,6 @@ def time_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
         return estimate
     factor = math.exp((estimate.interval[1] - estimate.mean) / estimate.mean)
     return replace(estimate, interval=(estimate.mean / factor, estimate.mean * factor))
-
-
-def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
-    """Student t interval of mean(first − second), item i of both from the same seed, with the correlation of the pairs.
-
-    Raises ValueError when the lengths differ: then the seeds are not paired.
-    """
-    estimate = t_interval([a - b for a, b in zip(first, second, strict=True)], level)
-    return replace(estimate, correlation=_correlation(first, second))
 
 
 def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -297,7 +287,7 @@ def _detection(noncentrality: float, n: int, level: float) -> float:
     return float(1 - ncfdtr(1, n - 1, noncentrality**2, quantile**2))
 
 
-def _correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+def correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Pearson's r of the pairs; None below three pairs, where it is always ±1, or when one side does not vary."""
     if len(first) < 3:
         return None
