@@ -102,10 +102,9 @@ def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
 
 def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> list[Comparison]:
     """The difference from each opponent in the chief metric; `runs`: normalizer -> finished runs of the trial."""
-    opponents = [norm for norm in trial.specs if norm != name]
-    none = {other: difference_of({}, {}, (name, other)) for other in opponents}
+    none = {other: difference_of({}, {}, (name, other)) for other in trial.specs if other != name}
     if not (chief := _chief(trial, runs)):
-        return [Comparison("", "", none[other], f"0 of {FEWEST} seeds") for other in opponents]
+        return [Comparison("", "", d, f"0 of {FEWEST} seeds") for d in none.values()]
     task, question = chief
     split, metric = question.split, question.metric
     (group,) = compare(task, replace(question, arms={norm: norm for norm in runs}, against=name)).groups

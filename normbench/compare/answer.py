@@ -155,29 +155,20 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
 
 
 def _row(cell: Cell, question: Question) -> Row:
-    def lost(at: str = "") -> list[float | None]:
-        return [None for run in cell.diverged if at != BEST or run.monitor["metric"]]
-
     done = [run for run in cell.done if question.curve(run)]
     values = {run.seed: value(run, question) for run in cell.runs}
+    pace = statistics.median(cell.paces) if cell.paces else None
     time = None
     if question.level is not None:
-        times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
-        time = times_entry(times, len(lost()), "", "", "", CLOCKS[question.clock])
+        times = [question.time_to_level(question.curve(run)) for run in done]
+        time = times_entry(times, len(cell.diverged), "", "", "", CLOCKS[question.clock])
 
     def entry(at: str) -> Entry:
-        numbers = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost(at)]
-        return estimate_entry(numbers, "", "", "", question.metric.unit)
+        numbers = [value(run, question, at) for run in done if has_logged(run, question, at)]
+        lost = [None for run in cell.diverged if at != BEST or run.monitor["metric"]]
+        return estimate_entry([*numbers, *lost], "", "", "", question.metric.unit)
 
-    return Row(
-        cell,
-        question.arm(cell),
-        values,
-        entry(question.at),
-        entry(BEST),
-        time,
-        statistics.median(cell.paces) if cell.paces else None,
-    )
+    return Row(cell, question.arm(cell), values, entry(question.at), entry(BEST), time, pace)
 
 
 def _tuned(task: Task, question: Question) -> list[Group]:

@@ -310,13 +310,7 @@ def geometric(values: Sequence[float], floor: float = FLOOR) -> Estimate:
 
 
 def aggregate(
-    runs: Sequence[Run],
-    split: str,
-    mode: str,
-    metric: str,
-    log: bool = False,
-    floor: float = FLOOR,
-    x: str = "epoch",
+    runs: Sequence[Run], split: str, mode: str, metric: str, log: bool = False, floor: float = FLOOR, x: str = "epoch"
 ) -> list[Point]:
     """Per evaluation, at `x`, the mean and t interval over the runs of a cell; with `log` the geometric mean.
 
