@@ -146,11 +146,10 @@ def median_interval(low: Sequence[float], high: Sequence[float], level: float = 
 
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991)."""
-    if len(values) < 2:
+    e = t_interval(values, level)
+    if e.mean is None or e.sd is None:
         return None  # one run has no spread to predict from
-    mean, sd = moments(values)
-    assert sd is not None
-    return _around(mean, t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
+    return _around(e.mean, t_quantile(e.n - 1, level) * e.sd * math.sqrt(1 + 1 / e.n))
 
 
 def within(interval: Interval | None, margin: float | None) -> bool:
