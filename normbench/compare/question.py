@@ -78,8 +78,7 @@ class Question:
 
     @classmethod
     def of(cls, task: Task, query: Mapping[str, str]) -> Question:
-        """A question from words: split, metric, better, at, by (keys, comma), against, level; those missing get their
-        default.
+        """A question from words: split, metric, better, at, by (keys, comma), against, level; each has a default.
 
         NormbenchError where the task has no such thing, or no record at all.
         """
@@ -156,10 +155,8 @@ class Question:
     def near_the_best(self, task: Task) -> float | None:
         """The level at SHARE of the way of all curves, in as few digits as possible, so that some curve reaches it."""
         curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
-        if self.metric.rising is None:
-            return None
         better = self.metric.better
-        target = level_at_share(curves, SHARE, better=better)
+        target = level_at_share(curves, SHARE, better=better) if better else None
         if target is None:
             return None
         best = level_at_share(curves, 1.0, better=better) or target

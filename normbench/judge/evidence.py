@@ -117,8 +117,7 @@ def _check_cells(part: Part, cells: Cells) -> None:
 
 
 def _differing(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The axes that runs differ in, or else the options, with their values; runs of several imports may be of one
-    cell."""
+    """The axes that runs differ in, or else the options, with their values; a cell may be of several imports."""
     axes = configuration.differing(run.axes for run in runs)
     options = configuration.differing(configuration.flats([run.config for run in runs]))
     if all(run.logged for run in runs):

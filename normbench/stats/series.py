@@ -144,8 +144,7 @@ def area(points: Series, log: bool) -> float | None:
 
 def trapezoid(points: Series, log: bool) -> float | None:
     """Mean over the time between the first and the last point by the trapezoid rule, with `log` of the logarithms; None
-    below two points, or where one is not finite.
-    """
+    below two points, or where one is not finite."""
     if len(points) < 2 or not all(math.isfinite(value) for _, value in points):
         return None
     values = [log_floored(value) if log else value for _, value in points]
