@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from normbench.battery.trials import OPPONENTS, Trial, contestants
 from normbench.compare import metrics
 from normbench.compare.answer import compare
-from normbench.compare.describe import because
 from normbench.compare.difference import AHEAD, ALPHA, BEHIND, FEWEST, UNDECIDED, Difference, difference_of, judge
 from normbench.compare.groups import FIDELITY, Cell, Task
 from normbench.compare.metrics import Metric, format_metric
@@ -66,7 +65,7 @@ class Comparison:
         """The reason for no decision, or for one without a number."""
         if self.gone is not None:
             return f"all runs of {(self.difference.first, self.difference.second)[self.gone]} diverged"
-        return self.not_yet or because(self.difference, self.unit)
+        return self.not_yet or self.difference.because(self.unit)
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,9 @@ def quantities(runs: Sequence[Run]) -> list[tuple[str, Metric]]:
 
 def comparisons(name: str, trial: Trial, runs: Mapping[str, Sequence[Run]]) -> list[Comparison]:
     """The difference from each opponent in the chief metric; `runs`: normalizer -> finished runs of the trial."""
-    opponents = [norm for norm in trial.specs if norm != name]
-    none = {other: difference_of({}, {}, (name, other)) for other in opponents}
+    none = {other: difference_of({}, {}, (name, other)) for other in trial.specs if other != name}
     if not (chief := _chief(trial, runs)):
-        return [Comparison("", "", none[other], f"0 of {FEWEST} seeds") for other in opponents]
+        return [Comparison("", "", d, f"0 of {FEWEST} seeds") for d in none.values()]
     task, question = chief
     split, metric = question.split, question.metric
     (group,) = compare(task, replace(question, arms={norm: norm for norm in runs}, against=name)).groups

@@ -27,7 +27,8 @@ from normbench.compare import (
 from normbench.compare.answer import Comparison, Group
 from normbench.compare.question import END, Question
 from normbench.compare.ranking import Ranking
-from normbench.draw.panels import Panel, profile
+from normbench.draw.panels import profile
+from normbench.draw.typeset import in_columns
 from normbench.errors import BadInput
 from normbench.runs import choices
 from normbench.runs.run import EVALUATED, Run
@@ -146,7 +147,8 @@ def command(
     if figure is not None:
         if ranks and not any(ranks.ranked.values()):
             raise BadInput("--figure: no task has all arms. Choose arms, such as norm=none,layer.")
-        panels = [profile(ranks.scores)] if ranks else [p for task in compared for p in _panels(task, question)]
+        boards = [] if ranks else [Board(task, Question.of(task, question), {}) for task in compared]
+        panels = [profile(ranks.scores)] if ranks else [panel for board in boards for panel in of_groups(board)]
         caption = paper.write(figure, panels, width, font_size)
         say(terminal.console(stderr=True) if form or as_json else console, f"figure    {figure}\n          {caption}\n")
     pairs = [(task, _about(task, question, compared)) for task in compared]
@@ -176,16 +178,14 @@ def show_ranking(r: Ranking, console: Console) -> None:
         say_under(console, "note      ", note)
 
 
-def _panels(task: groups.Task, question: Mapping[str, str]) -> list[Panel]:
-    return of_groups(Board(task, Question.of(task, question), {}))
-
-
 def after_sweep(runs: Sequence[Run], console: Console, results: Path, config_dir: Path | None) -> None:
     """Compare the runs of a sweep, where there are several arms."""
     for task in groups.tasks(metrics.declared(runs, config_dir)):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
-            show(_compare(task, {}), filters_of(task), console, results, config_dir)
+            norms = dict.fromkeys(configuration.text(c.values["norm"]) for c in task.cells if "norm" in c.values)
+            filters = [*selecting(task), *([f"norm={','.join(norms)}"] if 1 < len(norms) < 8 else [])]
+            show(_compare(task, {}), filters, console, results, config_dir)
 
 
 def has_curves(task: groups.Task) -> bool:
@@ -202,12 +202,6 @@ def _about(task: groups.Task, question: Mapping[str, str], tasks: Sequence[group
     elsewhere = {key for other in tasks for key in other.differing}
     by = [key for key in question.get("by", "").split(",") if key in task.differing or key not in elsewhere]
     return {**question, "by": ",".join(by)}
-
-
-def filters_of(task: groups.Task) -> list[str]:
-    """Filters that select the task and, if there are few, its normalizers."""
-    arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
-    return [*selecting(task), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
 
 
 def selecting(task: groups.Task) -> list[str]:
@@ -285,8 +279,8 @@ def _show_group(group: Group, c: Comparison, best: str, console: Console) -> Non
         "ms/update": [text.pace for text in texts],
         "source": [", ".join(f"{n} {name}" for name, n in sorted(counts.items())) for counts in sources if several],
     }
-    columns = {title: cells for title, cells in columns.items() if any(cells)}
-    show_rows(console, [*columns], zip(*columns.values(), strict=True))
+    header, *rows = in_columns(columns)
+    show_rows(console, header, rows)
 
 
 def _overview(tasks: Sequence[groups.Task], console: Console, given: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from normbench.commands import terminal
 from normbench.commands.judging import Judging, print_verdicts
@@ -16,13 +16,11 @@ from normbench.errors import BadInput, did_you_mean
 from normbench.files.reading import place
 from normbench.judge.ci import Judged
 from normbench.papers import describe
-from normbench.papers.claims import EQUAL, Looks
+from normbench.papers.claims import EQUAL, Artifact, Looks, built, load
+from normbench.papers.decide import Verdict
+from normbench.papers.rules import NOT_RUN
 from normbench.runs import files
-
-if TYPE_CHECKING:
-    from normbench.papers.claims import Artifact
-    from normbench.papers.decide import Verdict
-    from normbench.runs.run import Run
+from normbench.runs.run import Run
 
 EPILOG = """examples:
   normbench import logs/ --as mine --yes                         curves of TensorBoard, W&B, CSV, ...
@@ -127,8 +125,6 @@ class Judge(Judging):
     def judge(self, judged: list[Judged]) -> int:
         """Judge the claims of a file, or one between two arms."""
         from normbench.judge import sources, verdicts
-        from normbench.papers.claims import built, load
-        from normbench.papers.rules import NOT_RUN
 
         self._check_options()
         artifact = load(self.claims) if self.claims and not self.init else None
@@ -159,8 +155,7 @@ class Judge(Judging):
             self.say(f"  note: {note}")
         print_verdicts(claims, self.console)
         if self.as_json:
-            texts = [{key: _entry(claim, key) for key in KEYS} for claim in claims]
-            terminal.say_json({"title": artifact.title, "claims": texts, "notes": notes})
+            terminal.say_json({"title": artifact.title, "claims": [*map(_as_json, claims)], "notes": notes})
         return 0
 
     def _check_options(self) -> None:
@@ -211,12 +206,10 @@ class Judge(Judging):
 command = Judge
 
 
-def _entry(claim: Verdict, key: str) -> Any:
-    """What --json has of a claim under this key."""
-    if key == "suggestion":
-        return describe.suggestion(claim)
+def _as_json(claim: Verdict) -> dict[str, Any]:
     part = describe.deciding(claim)
-    return (part and part.than) if key == "than" else getattr(claim, key)
+    described = {"suggestion": describe.suggestion(claim), "than": part and part.than}
+    return {key: described[key] if key in described else getattr(claim, key) for key in KEYS}
 
 
 def _absent(artifact: Artifact, runs: Sequence[Run]) -> list[str]:

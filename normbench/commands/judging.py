@@ -19,6 +19,7 @@ from normbench.files.reading import place
 from normbench.judge import ci
 from normbench.papers.claims_table import claims_table
 from normbench.papers.decide import Verdict
+from normbench.papers.page import ClaimText
 from normbench.runs import files
 
 STDOUT = Path("-")
@@ -88,8 +89,6 @@ class Judging(options.Answering):
 
 def print_verdicts(claims: Sequence[Verdict], console: Console) -> None:
     """Print each claim with its verdict and answer, on a terminal what is beside it below; in a pipe all is a line."""
-    from normbench.papers.page import ClaimText
-
     mark = "\n" if console.is_terminal else "; "
     width = max((len(claim.id) for claim in claims), default=0)
     for claim in claims:

@@ -16,17 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from normbench.compare.difference import (
-    AHEAD,
-    CHOSEN,
-    LEAST,
-    SHORT,
-    UNDECIDED,
-    Difference,
-    Values,
-    difference_of,
-    judge,
-)
+from normbench.compare.difference import AHEAD, UNDECIDED, Difference, Values, difference_of, judge
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, TUNED, Question, has_logged, value
 from normbench.draw.tables import Entry, Forms, estimate_entry, times_entry
@@ -158,46 +148,27 @@ def _group(cells: Sequence[Cell], place: str, question: Question, rates: Mapping
             for a, b in itertools.combinations([row for row in rows if not row.unlogged], 2)
         ]
     )
-    if why := why_none(cells, question):
+    if why := question.why_none(cells):
         pairs = [replace(pair, word=UNDECIDED, why=why) for pair in pairs]
     against = {d.first: d for pair in pairs for d in (pair, pair.reversed) if d.second == question.against}
     return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, rates or {})
 
 
-def why_none(cells: Sequence[Cell], question: Question) -> str:
-    """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
-    runs = [run for cell in cells for run in cell.runs]
-    if question.at == BEST:
-        # the noisier an arm's evaluations, the better the best of them: most verdicts would be false
-        return CHOSEN if any(run.monitor["split"] == question.split for run in runs) else ""
-    ends = [curve[-1][0] for run in runs if run.logged and run.status == "done" and (curve := question.curve(run))]
-    return SHORT if ends and min(ends) < LEAST * statistics.median(ends) else ""
-
-
 def _row(cell: Cell, question: Question) -> Row:
-    def lost(at: str = "") -> list[float | None]:
-        return [None for run in cell.diverged if at != BEST or run.monitor["metric"]]
-
     done = [run for run in cell.done if question.curve(run)]
     values = {run.seed: value(run, question) for run in cell.runs}
+    pace = statistics.median(cell.paces) if cell.paces else None
     time = None
     if question.level is not None:
-        times = [question.time_to_level(points) for run in done if (points := question.curve(run))]
-        time = times_entry(times, len(lost()), "", "", "", CLOCKS[question.clock])
+        times = [question.time_to_level(question.curve(run)) for run in done]
+        time = times_entry(times, len(cell.diverged), "", "", "", CLOCKS[question.clock])
 
     def entry(at: str) -> Entry:
-        numbers = [*(value(run, question, at) for run in done if has_logged(run, question, at)), *lost(at)]
-        return estimate_entry(numbers, "", "", "", question.metric.unit)
+        numbers = [value(run, question, at) for run in done if has_logged(run, question, at)]
+        lost = [None for run in cell.diverged if at != BEST or run.monitor["metric"]]
+        return estimate_entry([*numbers, *lost], "", "", "", question.metric.unit)
 
-    return Row(
-        cell,
-        question.arm(cell),
-        values,
-        entry(question.at),
-        entry(BEST),
-        time,
-        statistics.median(cell.paces) if cell.paces else None,
-    )
+    return Row(cell, question.arm(cell), values, entry(question.at), entry(BEST), time, pace)
 
 
 def _tuned(task: Task, question: Question) -> list[Group]:

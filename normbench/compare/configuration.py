@@ -13,9 +13,10 @@ import json
 import math
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +39,7 @@ SITES = "sites"  # its option that can name further normalizers
 FILE = "own_file"  # an author's own file, by its hash: runs before and after it was edited are not alike
 Values = Mapping[str, Any]
 _FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest first
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")  # between values; not one within brackets, as of [784,10]
 _RANGE = re.compile(r"(\d+)-(\d+)")
 EQUAL = ("=", "!=")
 _SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
@@ -105,7 +107,7 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
     momentum and layer normalization has none is what their names say.
     """
     values_of: dict[str, dict[str, Any]] = {}  # by key the values, by their text
-    peers: dict[tuple[str, Any], dict[str, int]] = {}  # how many of each value, among those of one choice
+    peers = defaultdict[tuple[str, Any], Counter[str]](Counter)  # how many of each value, among those of one choice
     choices: Counter[tuple[str, Any]] = Counter()
     for values in configurations:
         choices.update((group, values.get(group)) for group in GROUPS)
@@ -115,11 +117,10 @@ def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
             values_of.setdefault(key, {}).setdefault(written, value)
             group, dot, _ = key.partition(".")
             place = (group, values.get(group)) if dot and group in GROUPS else ("", None)
-            counts = peers.setdefault((key, place), {})
-            counts[written] = counts.get(written, 0) + 1
+            peers[key, place][written] += 1
     # a key that some of its peers lack differs too
     differ = dict.fromkeys(
-        key for (key, place), counts in peers.items() if len(counts) > 1 or sum(counts.values()) < choices[place]
+        key for (key, place), counts in peers.items() if len(counts) > 1 or counts.total() < choices[place]
     )
     order = {group: number for number, group in enumerate(GROUPS)}
     ranked = sorted(differ, key=lambda key: order.get(key, len(order)))  # stable: options stay in their order
@@ -173,14 +174,11 @@ def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[floa
 
 def labels(runs: Sequence[Spec]) -> list[str]:
     """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
-    configurations = [flat(run.config) for run in runs]
-    keys = differing(configurations)
+    configurations = [{**flat(run.config), "seed": run.seed} for run in runs]
+    keys = [key for key in differing(configurations) if key != "seed"]
+    keys += ["seed"] if not keys or len({run.seed for run in runs}) > 1 else []
     among = numbers(configurations)
-    seeds = len({run.seed for run in runs}) > 1
-    return [
-        " ".join(word for word in (label(values, keys, among), f"seed={run.seed}" if seeds or not keys else "") if word)
-        for run, values in zip(runs, configurations, strict=True)
-    ]
+    return [label(values, keys, among) for values in configurations]
 
 
 def overrides(config: Mapping[str, Any], epochs: int, steps: int, config_dir: Path | None = None) -> dict[str, str]:
@@ -277,11 +275,7 @@ def select(words: Sequence[str], runs: Sequence[Run], more: Mapping[str, Values]
             named += [] if out else [key]
             fits = [run.is_called(key) for run in runs] if out else keep
         keep = [selected and fit != out for selected, fit in zip(keep, fits, strict=True)]
-    return [
-        run
-        for run, selected in zip(runs, keep, strict=True)
-        if selected and (not named or any(map(run.is_called, named)))
-    ]
+    return [run for run in compress(runs, keep) if not named or any(map(run.is_called, named))]
 
 
 def is_filter(word: str) -> bool:
@@ -308,7 +302,7 @@ def _fitting(
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         key = ending[0]
     by_text = {text(values[key]): values[key] for values in candidates if key in values}
-    patterns = _alternatives(wanted) if sign in EQUAL else [wanted]
+    patterns = [part.strip() for part in _COMMA.split(wanted)] if sign in EQUAL else [wanted]
     if key == "run":  # by its beginning, as everywhere
         patterns = [begun_by(pattern, by_text) or pattern for pattern in patterns]
     fitting = {pattern: {w for w, value in by_text.items() if _fits(value, pattern, sign)} for pattern in patterns}
@@ -337,12 +331,6 @@ def labels_of(run: Run) -> dict[str, Any]:
 def length_of(run: Run) -> dict[str, int]:
     """How long it was trained: in epochs, 0 where its length is in updates, and in updates."""
     return {"train.epochs": run.epochs, "train.steps": run.steps}
-
-
-def _alternatives(wanted: str) -> list[str]:
-    """The values between commas; not those within brackets, as of [784,10]."""
-    parts = re.split(r",(?![^\[{]*[\]}])", wanted)
-    return [part.strip() for part in parts]
 
 
 def _fits(value: Any, pattern: str, sign: str = "=") -> bool:

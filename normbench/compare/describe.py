@@ -9,27 +9,12 @@ from typing import Any
 
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Comparison, Group, Row
-from normbench.compare.difference import (
-    AHEAD,
-    ALIKE,
-    ALONE,
-    CHOSEN,
-    FEW,
-    LEAST,
-    MOST_UNEVEN,
-    SHORT,
-    SURVIVORS,
-    UNDECIDED,
-    UNDIRECTED,
-    UNEVEN,
-    Difference,
-)
+from normbench.compare.difference import AHEAD, UNDECIDED, Difference
 from normbench.compare.groups import Task
 from normbench.compare.question import BEST, END, TUNED, has_logged
 from normbench.draw.tables import Entry, Forms, column, format_estimate, one_format
 from normbench.draw.text import format_seeds
-from normbench.papers.rules_file import ALPHA, FEWEST, POWER
-from normbench.stats.statistics import REACH
+from normbench.papers.rules_file import ALPHA, FEWEST
 
 TUNED_EACH = " (each at its own best learning rate)"
 MOST_PAIRS = 6  # undecided ones by name
@@ -118,7 +103,7 @@ def _open(differences: Sequence[Difference], unit: str) -> list[str]:
     """The undecided pairs, those with the same reason in one phrase."""
     pairs: dict[str, list[str]] = {}
     for d in differences:
-        pairs.setdefault(because(d, unit), []).append(f"{d.first} against {d.second}")
+        pairs.setdefault(d.because(unit), []).append(f"{d.first} against {d.second}")
     return [f"{join(_few(names))}: undecided{why and f' ({why})'}" for why, names in pairs.items()]
 
 
@@ -146,28 +131,6 @@ def difference(d: Difference | None, unit: str = "", forms: Forms | None = None)
         seeds = "" if d.paired else ", unpaired"
     estimate = format_estimate(d.mean, d.interval, forms.of(d.interval) if forms else None)
     return f"{estimate}{unit and f' {unit}'}{seeds}"
-
-
-def because(d: Difference, unit: str = "") -> str:
-    """Why there is no word; "" where there is a word, or no reason is known."""
-    reasons = {
-        FEW: f"n = {d.n}: no verdict",
-        ALIKE: "all seeds alike: a spread of zero decides nothing",
-        ALONE: "significant alone, not after Holm's correction",
-        UNDIRECTED: "no verdict: nothing says which way is better",
-        UNEVEN: f"{d.n} seeds against {d.most}: no verdict where one side has more than {MOST_UNEVEN} times as many",
-        SHORT: f"no verdict: a run ends before {100 * LEAST:g} % of the median length",
-        CHOSEN: "no verdict: the best evaluation is chosen on the split that is compared",
-        SURVIVORS: f"{d.lost[d.leader]} diverged of {(d.first, d.second)[d.leader]}: its mean is one of survivors",
-    }
-    if d.word != UNDECIDED or d.why or d.detectable is None:
-        return reasons.get(d.why, "")
-    detectable = f"{format_estimate(d.detectable, None)}{unit and f' {unit}'}"
-    text = f"{d.n} seeds detect a difference of {detectable} with {100 * POWER:.0f} % power"
-    if d.needed is None or d.needed <= d.n:
-        return text
-    far = f"out of reach (more than {REACH} seeds)"
-    return f"{text}; {far if d.needed > REACH else f'about {d.needed} seeds would detect the one found'}"
 
 
 @dataclass(frozen=True)
@@ -357,4 +320,4 @@ def _entry_json(entry: Entry, text: str) -> dict[str, Any]:
 
 def _difference_json(d: Difference, text: str) -> dict[str, Any]:
     names = ("first", "second", "paired", "n", "mean", "interval", "p", "holm", "word", "why", "detectable", "needed")
-    return {**{name: getattr(d, name) for name in names}, "why": because(d), "text": text}
+    return {**{name: getattr(d, name) for name in names}, "why": d.because(), "text": text}

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from normbench.draw.tables import format_estimate
 from normbench.papers.rules_file import ALPHA, FEWEST, POWER
 from normbench.stats.effects import Effects
-from normbench.stats.statistics import Interval, detectable_effect, holm, seeds_needed
+from normbench.stats.statistics import REACH, Interval, detectable_effect, holm, seeds_needed
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
 # reasons for no word
@@ -74,6 +75,28 @@ class Difference(Effects):
             lost=self.lost[::-1],
             word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
         )
+
+    def because(self, unit: str = "") -> str:
+        """Why there is no word; "" where there is a word, or no reason is known."""
+        counts, leader = f"{self.n} seeds against {self.most}", (self.first, self.second)[self.leader]
+        reasons = {
+            FEW: f"n = {self.n}: no verdict",
+            ALIKE: "all seeds alike: a spread of zero decides nothing",
+            ALONE: "significant alone, not after Holm's correction",
+            UNDIRECTED: "no verdict: nothing says which way is better",
+            UNEVEN: f"{counts}: no verdict where one side has more than {MOST_UNEVEN} times as many",
+            SHORT: f"no verdict: a run ends before {100 * LEAST:g} % of the median length",
+            CHOSEN: "no verdict: the best evaluation is chosen on the split that is compared",
+            SURVIVORS: f"{self.lost[self.leader]} diverged of {leader}: its mean is one of survivors",
+        }
+        if self.word != UNDECIDED or self.why or self.detectable is None:
+            return reasons.get(self.why, "")
+        detectable = f"{format_estimate(self.detectable, None)}{unit and f' {unit}'}"
+        text = f"{self.n} seeds detect a difference of {detectable} with {100 * POWER:.0f} % power"
+        if self.needed is None or self.needed <= self.n:
+            return text
+        far = f"out of reach (more than {REACH} seeds)"
+        return f"{text}; {far if self.needed > REACH else f'about {self.needed} seeds would detect the one found'}"
 
 
 def difference_of(

@@ -102,13 +102,8 @@ class Task:
         """`mnist_mlp on digits, 10 epochs`."""
         fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
         where = "" if all(run.logged for run in self.runs) else f" on {self.data or 'no data'}"
-        words = [f"{self.model}{where}", self.data_options, self.length, "/".join(fidelities)]
+        words = [f"{self.model}{where}", self.data_options, _length(self.budget), "/".join(fidelities)]
         return ", ".join(word for word in words if word)
-
-    @property
-    def length(self) -> str:
-        """`10 epochs`."""
-        return _length(self.budget)
 
     @property
     def runs(self) -> list[Run]:
@@ -240,6 +235,7 @@ def _budget(run: Run) -> Budget:
 
 
 def _length(budget: Budget) -> str:
+    """`10 epochs`."""
     count, unit = budget
     return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import metrics
 from normbench.compare.configuration import rank
+from normbench.compare.difference import CHOSEN, LEAST, SHORT
 from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.errors import BadInput, unknown
@@ -65,10 +67,18 @@ class Question:
         sign = -1 if self.metric.rising else 1
         return time_to_level([(x, sign * y) for x, y in points], sign * self.level, self.metric.loss and sign > 0)
 
+    def why_none(self, cells: Sequence[Cell]) -> str:
+        """Why no pair of these cells has a word, whatever its test says; "" where pairs may have one."""
+        runs = [run for cell in cells for run in cell.runs]
+        if self.at == BEST:
+            # the noisier an arm's evaluations, the better the best of them: most verdicts would be false
+            return CHOSEN if any(run.monitor["split"] == self.split for run in runs) else ""
+        ends = [curve[-1][0] for run in runs if run.logged and run.status == "done" and (curve := self.curve(run))]
+        return SHORT if ends and min(ends) < LEAST * statistics.median(ends) else ""
+
     @classmethod
     def of(cls, task: Task, query: Mapping[str, str]) -> Question:
-        """A question from words: split, metric, better, at, by (keys, comma), against, level; those missing get their
-        default.
+        """A question from words: split, metric, better, at, by (keys, comma), against, level; each has a default.
 
         NormbenchError where the task has no such thing, or no record at all.
         """
@@ -145,10 +155,8 @@ class Question:
     def near_the_best(self, task: Task) -> float | None:
         """The level at SHARE of the way of all curves, in as few digits as possible, so that some curve reaches it."""
         curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
-        if self.metric.rising is None:
-            return None
         better = self.metric.better
-        target = level_at_share(curves, SHARE, better=better)
+        target = level_at_share(curves, SHARE, better=better) if better else None
         if target is None:
             return None
         best = level_at_share(curves, 1.0, better=better) or target

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from normbench.compare import configuration, describe
-from normbench.compare.answer import Comparison, why_none
+from normbench.compare.answer import Comparison
 from normbench.compare.difference import AHEAD, ALPHA, BEHIND, FEWEST, UNDECIDED, Difference
 from normbench.compare.groups import Cell, Task
 from normbench.compare.question import NOTHING, Question, has_logged, value
@@ -96,7 +96,7 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
             unlogged = [f"{n} of {arm} log no such number, and are left out." for arm, n in without.items() if n]
             for note in (*unlogged, *describe.runs_notes(c)):
                 notes[note].append(name)
-            reasons |= {why_none(list(arms.values()), question)} - {""}
+            reasons |= {question.why_none(list(arms.values()))} - {""}
             measured[name] = f"{title}: {question.split} {question.metric.title} {describe.when(c)}"
             scores[name] = runs
     if len(scores) < 2:
@@ -112,7 +112,7 @@ def over(tasks: Sequence[Task], query: Mapping[str, str], keys: Sequence[str]) -
             notes[f"{describe.join(lost)} diverged, and count as worse than all others."].append(name)
     few = any(len(runs) < FEWEST for of_task in scores.values() for runs in of_task.values())
     why = f"No verdict: fewer than {FEWEST} seeds." if few else ""
-    why = f"{describe.because(Difference(why=min(reasons))).capitalize()}." if reasons else why
+    why = f"{Difference(why=min(reasons)).because().capitalize()}." if reasons else why
     return Ranking(scores, measured, against, why, [f"{describe.join(names)}: {note}" for note, names in notes.items()])
 
 

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def under_way(c: Comparison) -> int:
     return sum(len(cell.under_way) for cells, _ in _open_groups(c) for cell in cells)
 
 
-def _open_groups(c: Comparison) -> list[tuple[list[Cell], int]]:
+def _open_groups(c: Comparison) -> Iterator[tuple[list[Cell], int]]:
     """The cells of the groups with open comparisons, and the seeds that each cell needs."""
     needed = []
     for group in c.groups:
@@ -57,12 +57,10 @@ def _open_groups(c: Comparison) -> list[tuple[list[Cell], int]]:
             if seeds and d.n < seeds <= REACH:
                 needed.append((seeds, group.place))
     most = dict((place, seeds) for seeds, place in sorted(needed)[:MOST])
-    groups = []
     for group in c.groups:
         if not group.tuned and group.place in most:
             trainable = {row.cell.key for row in group.rows if not (row.lost or row.unlogged)}
-            groups.append(([cell for cell in c.task.cells if cell.key in trainable], most[group.place]))
-    return groups
+            yield [cell for cell in c.task.cells if cell.key in trainable], most[group.place]
 
 
 def _lacking(c: Comparison) -> dict[tuple[int, ...], list[Cell]]:

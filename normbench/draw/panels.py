@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.draw.style import EXTRA_COLOURS, REFERENCE, colours_of
+from normbench.draw.tables import within
 from normbench.runs.run import Run
 from normbench.stats.series import FLOOR, Point, Series, aggregate, series
 from normbench.stats.tasks import Scores, improvement
@@ -183,24 +184,14 @@ def panels(
 
     An arm that is not in `looks`, from a user's experiment, is drawn under its own name.
     """
-    drawn = [run for run in runs if not run.control]
-    unknown = [arm for arm in dict.fromkeys(run.arm for run in drawn) if arm not in looks]
-    all_looks = {**looks}
-    for index, arm in enumerate(unknown):
-        all_looks[arm] = Look(arm, EXTRA_COLOURS[index % len(EXTRA_COLOURS)], in_paper=False)
-    return [
-        Panel(
-            title,
-            quantity,
-            [
-                line
-                for arm, look in all_looks.items()
-                if (line := line_of([r for r in drawn if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
-            ],
-        )
-        for quantity in quantities
-        for title, cell in columns.items()
-    ]
+    strangers = dict.fromkeys(run.arm for run in within(runs, {}) if run.arm not in looks)
+    coloured = zip(strangers, itertools.cycle(EXTRA_COLOURS), strict=False)
+    looks = {**looks, **{arm: Look(arm, colour, in_paper=False) for arm, colour in coloured}}
+    drawn = []
+    for quantity, (title, cell) in itertools.product(quantities, columns.items()):
+        lines = [line_of(within(runs, {**cell, "arm": arm}), arm, look, quantity) for arm, look in looks.items()]
+        drawn.append(Panel(title, quantity, [line for line in lines if line.points]))
+    return drawn
 
 
 SCORE = (

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from normbench.compare.difference import LEAST
 from normbench.errors import BadInput
@@ -112,12 +113,8 @@ def _only(run: Run, split: str, metric: str, compared: str, steps: set[float]) -
     for block in run.records.blocks:
         of_steps = block.split == split and metric in block.columns
         if of_steps or compared in block.columns:
-            kept = [
-                place
-                for place, step in enumerate(block.columns["step"])
-                if (step in steps if of_steps else step <= max(steps))
-            ]
-            columns = {key: [values[place] for place in kept] for key, values in block.columns.items()}
+            kept = [step in steps if of_steps else step <= max(steps) for step in block.columns["step"]]
+            columns = {key: [*compress(values, kept)] for key, values in block.columns.items()}
             blocks.append({**block.place, "columns": columns})
     return Curve.of_columns(blocks)
 

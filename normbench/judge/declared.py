@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from normbench.compare import metrics
 from normbench.errors import BadInput, unknown
@@ -38,8 +37,9 @@ def declared(part: Part, runs: Sequence[Run]) -> Part:
     ways = {metric.better for metric in known} - {""}
     better = end.better or (min(ways) if len(ways) == 1 else None)
     directed = part.kind == "no_worse" or part.test == "sign" or end.kind == "time_to_level" or end.least
-    units = {str(_facts(run, end.metric).get("unit")) for run in runs if IMPORT in run.config}
-    logs = {bool(_facts(run, end.metric).get("log")) for run in runs if IMPORT in run.config}
+    facts = [run.config[IMPORT]["metrics"].get(end.metric, {}) for run in runs if IMPORT in run.config]
+    units = {str(each.get("unit")) for each in facts}
+    logs = {bool(each.get("log")) for each in facts}
     monitors = {tuple(run.monitor.values()) for run in runs}
     monitored = f"epoch: {end.epoch} is where what is monitored is best, and"
     faults = {
@@ -95,10 +95,4 @@ def _faults_of_clocks(end: Endpoint, runs: Sequence[Run]) -> dict[str, bool]:
 
 def clocks(run: Run) -> Sequence[str]:
     """By which its curves are logged."""
-    names: Sequence[str] = run.config[IMPORT]["clocks"] if IMPORT in run.config else [*CLOCKS]
-    return names
-
-
-def _facts(run: Run, metric: str) -> Mapping[str, Any]:
-    facts: Mapping[str, Any] = run.config[IMPORT]["metrics"].get(metric, {})
-    return facts
+    return [*(run.config[IMPORT]["clocks"] if IMPORT in run.config else CLOCKS)]

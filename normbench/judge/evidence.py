@@ -51,8 +51,9 @@ def observe(
     """
     counted = [run for run in runs if alone is None or run.seed in alone]
     cells, _ = paired_runs(part, counted)
+    delta = part.delta.is_ if part.delta else None  # those of `rules.yaml` are of this project's data
     if part.kind == "exact" or not all(cells):
-        return Logged(gather(part, counted, least=least, delta=_delta(part)))
+        return Logged(gather(part, counted, least=least, delta=delta))
     _check_cells(part, cells)
     compared = [*{run.id: run for cell in cells for run in cell.values()}.values()]
     part = declared(part, compared)
@@ -67,7 +68,7 @@ def observe(
     pairs = same_seeds or len(cells) == 1
     if not pairs and (sorted(part.weights) != [-1, 1] or part.test == "sign" or end.relative or end.least):
         return Logged(replace(undecidable, why="no pairs"), compared=(_not_paired(cells, part),))
-    observed = gather(part, at_common.runs, None, least, _delta(part), looks, in_pairs=pairs)
+    observed = gather(part, at_common.runs, None, least, delta, looks, in_pairs=pairs)
     lost = tuple(sum(run.status == "diverged" for run in cell.values()) for cell in cells)  # after the common end, too
     observed = replace(observed, diverged=max(observed.diverged, sum(lost)))
     if not observed.gap and observed.complete and observed.most > MOST_UNEVEN * observed.n:
@@ -116,8 +117,7 @@ def _check_cells(part: Part, cells: Cells) -> None:
 
 
 def _differing(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The axes that runs differ in, or else the options, with their values; runs of several imports may be of one
-    cell."""
+    """The axes that runs differ in, or else the options, with their values; a cell may be of several imports."""
     axes = configuration.differing(run.axes for run in runs)
     options = configuration.differing(configuration.flats([run.config for run in runs]))
     if all(run.logged for run in runs):
@@ -130,11 +130,6 @@ def _differing(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _has_seed(run: Run) -> bool:
     """Whether its number names a seed; else the import counted the runs of an arm."""
     return not run.config.get(IMPORT, {}).get("counted_seeds")
-
-
-def _delta(part: Part) -> float | None:
-    """The smallest effect that the part declares: those of `rules.yaml` are of this project's data."""
-    return None if part.delta is None else part.delta.is_
 
 
 def _lacking(observed: Observed, runs: Sequence[Run]) -> str:

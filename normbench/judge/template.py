@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from normbench.compare import metrics
 from normbench.draw.text import visible
 from normbench.errors import BadInput, unknown
@@ -75,8 +77,6 @@ def _chosen(option: str, given: str | None, names: Sequence[str], monitored: str
 
 def commented(runs: Sequence[Run], words: Sequence[str], content: dict[str, Any]) -> str:
     """A claims file for an editor: what the runs have, the claim of `better`, and one of `no_worse` or of a time."""
-    import yaml
-
     (claim,) = content["claims"]
     (part,) = claims.built(content, Path("--init")).claims[0].parts
     compared = [run for run in runs if not run.control]

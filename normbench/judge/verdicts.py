@@ -82,16 +82,12 @@ class _Evidence:
             verdict = replace(verdict, word=rules.UNDECIDED, reason=rules.DIVERGED, verdict=words)
         if verdict.word == rules.UNDECIDED and not self.claim.looks:  # else the next look is named
             verdict = replace(verdict, suggestion=self._suggestion(verdict))
-        compared = dict.fromkeys(text for logged in self.setting for text in logged.compared)
-        compared |= {
-            f"under {name}, {text}": None
-            for name, of_control in self.controls.items()
-            for logged in of_control
-            for text in logged.compared
-            if text not in compared
-        }
-        compared |= {f"{n} runs of the control {name} are left out": None for name, n in self.left_out.items()}
-        verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(compared))
+        compared = [text for logged in self.setting for text in logged.compared]
+        for name, of_control in self.controls.items():
+            texts = [text for logged in of_control for text in logged.compared]
+            compared += [f"under {name}, {text}" for text in texts if text not in compared]
+        compared += [f"{n} runs of the control {name} are left out" for name, n in self.left_out.items()]
+        verdict = replace(verdict, parts=tuple(parts), diverged=worse, compared="; ".join(dict.fromkeys(compared)))
         return replace(verdict, answer=describe.evidence(verdict))
 
     def _suggestion(self, verdict: Verdict) -> Suggestion | None:

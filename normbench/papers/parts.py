@@ -21,7 +21,7 @@ from normbench.runs.run import Run
 from normbench.stats.effects import Bounds, Effects
 from normbench.stats.examples import Spread
 from normbench.stats.looks import level_at
-from normbench.stats.statistics import Interval, detectable_effect, paired, sign_test, signed_rank, within
+from normbench.stats.statistics import Interval, correlation, detectable_effect, sign_test, signed_rank, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         n=len(observed.runs) if not statistical else len(observed.seeds),
         planned=observed.least if statistical else None,
         sd=observed.sd,
-        correlation=paired(plus, minus).correlation if any(minus) else None,
+        correlation=correlation(plus, minus) if any(minus) else None,
         prediction=_finite(observed.prediction(1 - alpha)),
         expect=part.expect,
         required=None if statistical else {"value": part.value, "at_most": part.at_most, "at_least": part.at_least},

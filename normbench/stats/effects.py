@@ -119,8 +119,7 @@ class Effects:
 
     @property
     def sd(self) -> float | None:
-        """Of one pair, or of the difference of one run of each group; of pairs the one that gives an interval like
-        ours."""
+        """Of one pair, that which gives an interval like ours; or of the difference of one run of each group."""
         if not self.whole or self.n < 2:
             return None
         alone = math.hypot(*map(statistics.stdev, self.samples))

@@ -144,8 +144,7 @@ def area(points: Series, log: bool) -> float | None:
 
 def trapezoid(points: Series, log: bool) -> float | None:
     """Mean over the time between the first and the last point by the trapezoid rule, with `log` of the logarithms; None
-    below two points, or where one is not finite.
-    """
+    below two points, or where one is not finite."""
     if len(points) < 2 or not all(math.isfinite(value) for _, value in points):
         return None
     values = [log_floored(value) if log else value for _, value in points]
@@ -310,13 +309,7 @@ def geometric(values: Sequence[float], floor: float = FLOOR) -> Estimate:
 
 
 def aggregate(
-    runs: Sequence[Run],
-    split: str,
-    mode: str,
-    metric: str,
-    log: bool = False,
-    floor: float = FLOOR,
-    x: str = "epoch",
+    runs: Sequence[Run], split: str, mode: str, metric: str, log: bool = False, floor: float = FLOOR, x: str = "epoch"
 ) -> list[Point]:
     """Per evaluation, at `x`, the mean and t interval over the runs of a cell; with `log` the geometric mean.
 

@@ -29,7 +29,6 @@ class Estimate:
     level: float
     sd: float | None
     n: int
-    correlation: float | None = None
     freedom: float | None = field(default=None, compare=False)
 
 
@@ -66,15 +65,6 @@ def time_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
         return estimate
     factor = math.exp((estimate.interval[1] - estimate.mean) / estimate.mean)
     return replace(estimate, interval=(estimate.mean / factor, estimate.mean * factor))
-
-
-def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
-    """Student t interval of mean(first − second), item i of both from the same seed, with the correlation of the pairs.
-
-    Raises ValueError when the lengths differ: then the seeds are not paired.
-    """
-    estimate = t_interval([a - b for a, b in zip(first, second, strict=True)], level)
-    return replace(estimate, correlation=_correlation(first, second))
 
 
 def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -156,11 +146,10 @@ def median_interval(low: Sequence[float], high: Sequence[float], level: float = 
 
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991)."""
-    if len(values) < 2:
+    e = t_interval(values, level)
+    if e.mean is None or e.sd is None:
         return None  # one run has no spread to predict from
-    mean, sd = moments(values)
-    assert sd is not None
-    return _around(mean, t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
+    return _around(e.mean, t_quantile(e.n - 1, level) * e.sd * math.sqrt(1 + 1 / e.n))
 
 
 def within(interval: Interval | None, margin: float | None) -> bool:
@@ -297,7 +286,7 @@ def _detection(noncentrality: float, n: int, level: float) -> float:
     return float(1 - ncfdtr(1, n - 1, noncentrality**2, quantile**2))
 
 
-def _correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+def correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Pearson's r of the pairs; None below three pairs, where it is always ±1, or when one side does not vary."""
     if len(first) < 3:
         return None

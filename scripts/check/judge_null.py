@@ -24,7 +24,7 @@ from normbench.runs import imported
 from normbench.runs.curve import Curve
 from normbench.runs.files import atomic_write
 from normbench.runs.run import Run
-from normbench.stats.statistics import paired, welch
+from normbench.stats.statistics import t_interval, welch
 
 STEPS = [*range(0, 101, 10)]
 MARGIN = 2.0  # in standard deviations between seeds
@@ -152,14 +152,14 @@ def _best(rng: np.random.Generator, n: int, m: int) -> bool:
     firsts, seconds = (
         rng.normal(0, 0.2, n) + rng.normal(0, noise, (50, count)).min(0) for noise, count in ((0.5, n), (0.1, m))
     )
-    interval = paired(firsts.tolist(), seconds.tolist()).interval
+    interval = t_interval((firsts - seconds).tolist()).interval
     return interval is not None and interval[1] < 0
 
 
 def _cut(rng: np.random.Generator, n: int, m: int) -> bool:
     """Whether the first arm would be better at the step where one run was cut, where it is ahead by a standard
     deviation of a pair; at the end both are alike."""
-    interval = paired((rng.normal(0, 1, n) - 2**0.5).tolist(), rng.normal(0, 1, m).tolist()).interval
+    interval = t_interval((rng.normal(0, 1, n) - 2**0.5 - rng.normal(0, 1, m)).tolist()).interval
     return interval is not None and interval[1] < 0
 
 

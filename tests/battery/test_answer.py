@@ -16,7 +16,7 @@ from normbench.battery.answer import BETTER, NOT_YET, UNDECIDED, WORSE, Outcome
 from normbench.battery.budget import within
 from normbench.battery.trials import Trial
 from normbench.runs.run import Run
-from normbench.stats.statistics import REACH, holm, paired, welch
+from normbench.stats.statistics import REACH, holm, t_interval, welch
 from normbench.web import battery_page
 
 SPECS = fake.specs(8)
@@ -99,8 +99,9 @@ def test_a_comparison_has_a_word_and_a_number_only_where_that_tells_something(
     assert c.has_number == (word != NOT_YET and not why.startswith("all "))
     if c.has_number:
         done = [{r.seed: r.records[-1]["error"] * 100 for r in side if r.status == "done"} for side in (ours, theirs)]
+        first, second = ([*side.values()] for side in done)
         by_pairs = done[0].keys() == done[1].keys()
-        wanted = (paired if by_pairs else welch)(*([*side.values()] for side in done))
+        wanted = t_interval([a - b for a, b in zip(first, second, strict=True)]) if by_pairs else welch(first, second)
         assert (c.difference.mean, c.difference.interval, c.difference.n) == (wanted.mean, wanted.interval, wanted.n)
         assert c.unit == "points"
 

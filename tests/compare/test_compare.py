@@ -167,7 +167,7 @@ def test_numbers_are_those_of_curves_statistics() -> None:
     estimate = stats.rate_interval(values, 100.0)
     assert (layer.at.mean, layer.at.interval, layer.at.n) == (estimate.mean, estimate.interval, 6)
     base = [100 * run.records[-1]["error"] for run in none.cell.runs]
-    pair = stats.paired(values, base)
+    pair = stats.t_interval([a - b for a, b in zip(values, base, strict=True)])
     assert layer.difference is not None and layer.difference.paired
     assert (layer.difference.mean, layer.difference.interval) == (pair.mean, pair.interval)
     assert math.isclose(layer.difference.p or 0, scipy.stats.ttest_rel(values, base).pvalue, rel_tol=1e-9)
@@ -192,10 +192,10 @@ def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
     (group,) = found.groups
     assert group.winner == "" and describe.sentence(found).startswith("No winner: undecided between ")
     difference = next(row.difference for row in group.rows if row.difference)
-    assert difference.word == UNDECIDED and " points with 80 % power" in describe.because(difference, "points")
-    assert difference.detectable == pytest.approx(
-        stats.detectable_effect(stats.paired(*(list(row.values.values()) for row in group.rows)).sd, 6)  # type: ignore[arg-type]  # all have a number
-    )
+    assert difference.word == UNDECIDED and " points with 80 % power" in difference.because("points")
+    numbers = [[*row.values.values()] for row in group.rows]
+    effects = [a - b for a, b in zip(*numbers, strict=True)]
+    assert difference.detectable == pytest.approx(stats.detectable_effect(stats.t_interval(effects).sd, 6))
 
 
 def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:

@@ -91,7 +91,7 @@ def test_a_run_that_diverged_early_counts_where_it_was_to_end() -> None:
     task = only([*runs, *early])
     row = rows(compare(task))["bn"]
     assert (row.diverged, row.at.n, row.lost) == (6, 0, True)
-    assert only(early).length == "30 updates", "all diverged: the longest"
+    assert only(early).budget == (30, "updates"), "all diverged: the longest"
 
 
 def test_runs_of_several_lengths_are_two_tasks_that_name_each_other() -> None:
@@ -105,7 +105,7 @@ def test_a_log_of_epochs_alone_has_no_updates() -> None:
     runs = [logged.run(arm, seed, epochs=True) for arm in ("base", "ln") for seed in SEEDS]
     task = only(runs)
     c = compare(task)
-    assert task.length == "100 epochs" and c.question.clock == "epoch" and board.clocks(task) == ["epoch"]
+    assert task.budget == (100, "epochs") and c.question.clock == "epoch" and board.clocks(task) == ["epoch"]
     assert rows(c)["ln"].at.n == 6
 
 
