@@ -120,7 +120,8 @@ def _value(key: str, cells: Sequence[Cell], title: str) -> str:
     """The one value of a key that all these cells have."""
     texts = list(dict.fromkeys(configuration.text(cell.values[key]) for cell in cells if key in cell.values))
     if not texts:
-        raise unknown(f"--over {key}: {title} has no such key.", key, {key for cell in cells for key in cell.values})
+        keys = dict.fromkeys(itertools.chain(*(cell.values for cell in cells)))
+        raise unknown(f"--over {key}: {title} has no such key.", key, keys)
     if len(texts) > 1:
         raise BadInput(f"--over {key}: it has several values in {title} ({', '.join(texts)}), so it names no task.")
     return f"{key}={texts[0]}" if "." in key else texts[0]

@@ -16,7 +16,7 @@ from normbench.core import keys
 from normbench.errors import BadInput, NormbenchError
 from normbench.imports.log import Log, Question, refuse
 from normbench.imports.map_keys import Label, Labels, Long, Map, text
-from normbench.imports.parts import Part, as_numbers, first_other, parts
+from normbench.imports.parts import Part, as_numbers, check_long, first_other, parts
 from normbench.imports.runs import by_run, entries, seed, written
 from normbench.imports.words import CLOCKS, FOLDER, SEED, SPLITS, bare, is_clock, is_setting, listed, seed_of, split_of
 
@@ -78,7 +78,9 @@ def completed(map: Map, logs: Sequence[Log]) -> Guess:
     folders = _split_folders(source, logs)
     if not map.source:
         guess.add("source", source)
-    if table is not None and not (map.columns or map.run or map.series) and _has_a_column_a_run(table):
+    if table is not None and map.long:
+        check_long(logs[0], table, map.long)
+    if table is not None and not (map.columns or map.long or map.run or map.series) and _has_a_column_a_run(table):
         guess.add("columns", COLUMN_OF_RUN)
     if map.run is None and not guess.map.columns:
         if table is not None and not (map.long or map.series) and (long := _long_form(table)):

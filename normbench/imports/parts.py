@@ -67,6 +67,11 @@ def check_column(log: Log, table: Any, name: str) -> None:
         raise unknown(f"{log.file['path']}: '{name}' is not a column.", name, table.column_names)
 
 
+def check_long(log: Log, table: Any, long: Long) -> None:
+    for name in (long.name, long.value):
+        check_column(log, table, name)
+
+
 def as_numbers(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A column as float64, where it has a number, and where it has something else; a blank is neither."""
     import pyarrow as pa
@@ -121,8 +126,7 @@ def groups(table: Any, columns: Sequence[str]) -> Iterator[tuple[list[str], Any]
 
 def _long(log: Log, table: Any, long: Long, key: str) -> Iterator[Part]:
     """A part for each name, in which the column of values has this name."""
-    for name in (long.name, long.value):
-        check_column(log, table, name)
+    check_long(log, table, long)
     if not table.num_rows:
         yield Part(key, log, table, [])
     for (name,), rows in groups(table, [long.name]):

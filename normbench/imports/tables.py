@@ -73,19 +73,19 @@ class Header:
 
 def _header(content: bytes, path: Path) -> Header:
     """The first line that is neither blank nor a comment; or the last comment, where numbers follow it."""
-    comments: list[tuple[str, int]] = []  # each with the place behind it
+    comments: list[tuple[str, int, int]] = []  # each with its place
     end = 0
     while True:
         start, end = end, content.find(b"\n", end) + 1
         text = content[start:end].decode("utf-8" if start else "utf-8-sig").rstrip("\r\n")
         if BEFORE_HEADER.match(text):
-            comments.append((text, end))
+            comments.append((text, start, end))
         elif text.strip() or not end:
             break
     mark = max(",;\t", key=text.count)
     names = _fields(text, mark)
     if comments and any(number_of(name) is not None for name in names):  # numpy.savetxt: the header is a comment
-        text, end = comments.pop()
+        text, start, end = comments.pop()
         names = _fields(text.lstrip("# "), mark)
     is_padded = any(name != name.strip() for name in text.split(mark))
     stripped = [name.strip() for name in names]
@@ -195,9 +195,8 @@ def _parquet_table(content: bytes, path: Path) -> tuple[Any, str]:
     leaves = [file.schema.column(number) for number in range(head.num_columns)]
     lists = {leaf.path.partition(".")[0] for leaf in leaves if leaf.max_repetition_level}
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    note = f"columns of lists are left out: {', '.join(sorted(lists))}" if lists else ""
     file = parquet.ParquetFile(pa.BufferReader(content), read_dictionary=texts)
-    return file.read(columns=[name for name in names if name not in lists]), note
+    return file.read(columns=[name for name in names if name not in lists]), _left_out(lists)
 
 
 def _decoded(table: Any, path: Path) -> Any:
@@ -240,8 +239,21 @@ def read_lines(content: bytes, path: Path, log: dict[str, Any], declared: str | 
         except (ValueError, RecursionError):
             lost, note = len(last), f"the last line, {excerpt(last.decode('utf-8', 'replace'))}, is cut and left out"
     lines = enumerate(content[: len(content) - lost].splitlines(), 1)
-    table = rows_table((_row(line, number, path) for number, line in lines if line), path)
+    table, left_out = _without_lists(rows_table((_row(line, number, path) for number, line in lines if line), path))
+    note = "; ".join(filter(None, [left_out, note]))
     return Log(source="jsonl", tables=[table], lost=lost, note=note, **log)
+
+
+def _without_lists(table: Any) -> tuple[Any, str]:
+    import pyarrow as pa
+
+    lists = [field.name for field in table.schema if pa.types.is_list(field.type)]
+    return table.drop_columns(lists), _left_out(lists)
+
+
+def _left_out(lists: Iterable[str]) -> str:
+    names = ", ".join(sorted(lists))
+    return f"columns of lists are left out: {names}" if names else ""
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
@@ -273,10 +285,10 @@ def read_trainer_state(content: bytes, path: Path, log: dict[str, Any], declared
     """Hugging Face's `log_history`, without its summary of the training, a mean that is no curve."""
     try:
         rows = json.loads(content)["log_history"]
-        table = rows_table((dict(row) for row in rows if "train_runtime" not in row), path)
+        table, note = _without_lists(rows_table((dict(row) for row in rows if "train_runtime" not in row), path))
     except (ValueError, LookupError, TypeError, RecursionError):
         raise refuse(path, "has no log_history, or is cut.") from None
-    return Log(source="huggingface", tables=[table], **log)
+    return Log(source="huggingface", tables=[table], note=note, **log)
 
 
 def rows_table(rows: Iterable[dict[str, Any]], path: Path) -> Any:

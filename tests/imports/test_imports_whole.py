@@ -95,6 +95,19 @@ def test_a_header_may_be_padded_and_stand_behind_comments(before: str, word: str
 def test_a_header_that_is_a_comment_is_that_of_numpy(tmp_path: Path) -> None:
     found = read(table(tmp_path, "# made by savetxt\n# step,val_loss\n1.0,0.5\n2.0,0.4\n"))
     assert curve(found.runs[0], "valid") == {1: 0.5, 2: 0.4}
+    assert not any("again" in note for note in found.notes), "numbers are no second header"
+
+
+def test_lists_in_lines_of_json_are_left_out_by_name(tmp_path: Path) -> None:
+    found = read(table(tmp_path, '{"step": 1, "val_loss": 2, "z": [1]}\n{"step": 2, "val_loss": 1}\n', "ln_s1.jsonl"))
+    assert curve(found.runs[0], "valid") == {1: 2, 2: 1} and any(" z" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("columns", ["step,val_loss", "step,ln_s1,bn_s1", "step,seed,val_loss"])
+def test_a_column_of_the_long_form_that_is_missing_is_named(columns: str, tmp_path: Path) -> None:
+    row = ",".join("1" for _ in columns.split(","))
+    with pytest.raises(NormbenchError, match="'metric'"):
+        read(table(tmp_path, f"{columns}\n{row}\n"), long={"name": "metric", "value": "value"})
 
 
 def test_labels_of_a_padded_table_are_not_padded(tmp_path: Path) -> None:
