@@ -31,3 +31,8 @@ def line(runs: Sequence[Run], arm: str, style: Look, places: Places, of: Callabl
 def paths(runs: Sequence[Run], arm: str) -> list[str]:
     """The sites of the arm's runs, from the first to the last."""
     return next((names for run in within(runs, {"arm": arm}) if (names := sites(run, "train", "input_std"))), [])
+
+
+def label(path: str) -> str:
+    """0.attn for block.0.attention: nine of them fit below an axis of one column."""
+    return path.removeprefix("block.").replace("attention", "attn")

@@ -11,7 +11,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.dyt2025 import sites
 from normbench.runs.run import Run
 
-ALPHA = Quantity("alpha, 1/std of the input", "train", "eval", "alpha", log=True, x="Site, in the order of depth")
+ALPHA = Quantity("alpha, 1/std of the input", "train", "eval", "alpha", log=True, x="Site, by depth")
 
 
 def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
@@ -28,4 +28,4 @@ def panels(artifact: Artifact, runs: Sequence[Run]) -> list[Panel]:
             lambda std: 1 / std,
         ),
     ]
-    return [*curves, Panel(curves[0].column, ALPHA, lines, (), paths)]
+    return [*curves, Panel(curves[0].column, ALPHA, lines, (), [*map(sites.label, paths)])]
