@@ -22,7 +22,7 @@ import importlib.util
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,7 +198,8 @@ def inferred(call: Callable[[Tensor], Tensor], x: Tensor, backend: str = "") -> 
     return step
 
 
-def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
+def compare(shape: Shape, rounds: int, has_jax: bool, compilers: Collection[str] = ()) -> Iterator[harness.Row]:
+    """compilers: clang, for the kernel, and g++, for torch.compile, where they are to be compared."""
     torch.manual_seed(1)
     x = torch.randn(shape.batch, shape.steps, shape.inputs)
     weight = torch.randn(shape.batch, shape.steps, shape.hidden)
@@ -215,14 +216,14 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     sides["c, inference"] = inferred(ours_on, x, "c")
     sides["torch, inference"] = inferred(lambda inputs: baseline(inputs)[0], x)
     sides["limit"] = lambda: matmul(square, square)
-    has_clang = shutil.which("clang") is not None
-    if has_clang:
+    if "clang" in compilers:
         sides |= {f"clang{kind}": by_clang(sides[f"c{kind}"]) for kind in ("", ", inference")}
-    by_compile = compiled(ours)
-    sides["compiled"] = trained(by_compile, lambda inputs: by_compile(inputs)[0], x, weight, "loop")
-    start = time.perf_counter()
-    sides["compiled"]()
-    first = time.perf_counter() - start
+    if "g++" in compilers:
+        by_compile = compiled(ours)
+        sides["compiled"] = trained(by_compile, lambda inputs: by_compile(inputs)[0], x, weight, "loop")
+        start = time.perf_counter()
+        sides["compiled"]()
+        first = time.perf_counter() - start
     if lstm:
         scripted, zero = ScriptedLSTM(shape.inputs, shape.hidden), torch.zeros(shape.batch, shape.hidden)
         sides["script"] = trained(scripted, lambda inputs: scripted(inputs, zero, zero), x, weight)
@@ -242,14 +243,15 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
         version = importlib.metadata.version("jax")
         yield harness.row(f"{name}: LN / JAX {version} scan with LN", took["c"], took["jax"], 1, shape.jax)
     yield harness.row(f"{name}: LN / our plain loop", took["c"], took["loop"], 1)
-    step = f"its step compiled, first call {first:.0f} s"
-    yield harness.row(f"{name}: LN / our plain loop, {step}", took["c"], took["compiled"], 1)
+    if "compiled" in took:
+        step = f"its step compiled, first call {first:.0f} s"
+        yield harness.row(f"{name}: LN / our plain loop, {step}", took["c"], took["compiled"], 1)
     ours_infer, torch_infer = took["c, inference"], took["torch, inference"]
     yield harness.row(f"{name}: LN / nn.{cell}, inference", ours_infer, torch_infer, 1, shape.inference)
     limit = took["limit, inference"]
     yield harness.row(f"{name}: LN, inference / its products at full speed", ours_infer, limit, 1)
     yield harness.row(f"{name}: nn.{cell}, inference / its products at full speed", torch_infer, limit, 1)
-    if has_clang:
+    if "clang" in took:
         yield harness.row(f"{name}: LN by clang / nn.{cell}", took["clang"], took["torch"], 1)
         yield harness.row(f"{name}: LN by clang / nn.{cell}, inference", took["clang, inference"], torch_infer, 1)
 
@@ -339,8 +341,9 @@ def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: f
 
 def rows(rounds: int) -> Iterator[harness.Row]:
     has_jax = importlib.util.find_spec("jax") is not None
+    compilers = [name for name in ("clang", "g++") if shutil.which(name)]
     for shape in SHAPES:
-        yield from compare(shape, rounds, has_jax)
+        yield from compare(shape, rounds, has_jax, compilers)
     for shape in SHAPES[:4]:
         yield from others(shape, rounds)
     for shape in SHAPES[:4]:
