@@ -4,7 +4,8 @@ A training step is forward and backward of one layer over given inputs, gradient
 batch-first, float32, LN 2016 eq. 20-22 and 26-28. Against torch's un-normalized layer, and against the same
 LN cell as others would write it: scripted by TorchScript, in a JAX scan with the projection of the inputs taken out of
 it (where jax can be imported; it runs in this process), as our own plain loop, and as that loop with its step compiled
-by torch.compile (the row's name has the seconds of its first call). Where there is clang, it builds the kernel as well.
+by torch.compile (the row's name has the seconds of its first call, fewer where torch's cache on the disk has the code).
+Where there is clang, it builds the kernel as well.
 A processor without AVX-512 gets a page of its own, rnn_avx2. The limit is the time that the
 matrix products alone would take at the speed of a large one, which is measured in the same rounds: nobody's step takes
 less, so that where torch takes R times the limit, no ratio to torch can be below 1 / R.
