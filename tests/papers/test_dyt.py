@@ -31,11 +31,11 @@ def test_maps_of_sites_from_the_first_to_the_last_and_how_much_of_an_s_they_are(
         for seed in (1, 3)
     ]
     map_, share = shape.panels(artifacts.load("dyt2025/shape"), [*runs, run("dyt", 1, input_std=[1.0] * 5)])
-    assert [line.look.name for line in map_.lines] == [SITES[0], SITES[1], SITES[3], SITES[4]]
+    assert [line.look.name for line in map_.lines] == ["0.attn", "0.mlp", "1.mlp", "final"]
     assert [(p.x, p.mean, p.n) for p in map_.lines[0].points] == [
         (x, pytest.approx(0.9 * x), 2) for x in (0.5, 1, 2, 4)
     ]
-    assert share.categories == SITES
+    assert share.categories == ["0.attn", "0.mlp", "1.attn", "1.mlp", "final"]
     assert share.lines[0].points[4].mean == pytest.approx(0.06)
     assert shape.panels(artifacts.load("dyt2025/shape"), [run("dyt", 1)]) == []
 
