@@ -121,7 +121,11 @@ def test_eight_steps_give_the_losses_of_before(model: str, norm: str) -> None:
 CAREFUL = {
     # curves as flat as at their start pass little on in so narrow a network
     **{("convnet", norm): ("model.width=8", "norm.alpha_init=1") for norm in ("dyt", "derf")},
-    **{("convpool_cnn", norm): ("norm.alpha_init=1",) for norm in ("dyt", "derf")},
+    ("convpool_cnn", "dyt"): ("norm.alpha_init=1",),
+    # at the usual rate these two end near the limit, on one side of it or the other by the processor's rounding
+    ("convpool_cnn", "derf"): ("norm.alpha_init=1", "optim.lr=0.003"),
+    ("convpool_cnn", "spectral"): ("optim.lr=0.005",),
+    ("char_lm", "ada"): ("optim.lr=0.005",),
     ("convnet", "filter_response"): ("optim.lr=0.003",),  # its authors, too, begin with a small learning rate
     ("lenet5", "weight_standardization"): (  # the normalizer is to stand before tanh, which would saturate
         "norm.sites={conv.weight:weight_standardization,dense.weight:weight_standardization,summed:layer}",
