@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from normbench.norms.fused import BATCH, ERF, FIXED, LAYER, LAYER_OUT, NONE, RMS_MIN, TANH, VALID
 from normbench.rnn.cells import plus
 from normbench.rnn.matmul import Projection, empty, matmul, one_step_for_all
-from normbench.rnn.plan import Element, Gradients, Plan, Vectors
+from normbench.rnn.plan import Backend, Element, Gradients, Recurrence, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
@@ -153,28 +152,16 @@ class Elements:
             self.learned[parameter] = self.learned[parameter] + d if parameter in self.learned else d
 
 
-class Run:
+class Run(Backend):
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
-    overwrites: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        plan: Plan,
-        vectors: Vectors,
-        z: Tensor,
-        h: Tensor,
-        c: Tensor,
-        mask: Tensor | None,
-        saved: Sequence[Tensor] = (),
-        keep: bool = True,
-        moments: Sequence[Tensor] = (),
-    ) -> None:
-        self.plan, self.v, self.z, self.h, self.c, self.mask = plan, vectors, z, h, c, mask
+    def __init__(self, recurrence: Recurrence) -> None:
+        self.plan, self.v, self.z, self.h, self.c, self.mask, moments, saved, keep = recurrence
+        plan, z, c = self.plan, self.z, self.c
         ends = [0, *itertools.accumulate(plan.blocks)]
         self.blocks = [slice(*pair) for pair in itertools.pairwise(ends)]
         self.columns = {
-            at: Columns(kind, plan.eps[at], moments[at], mask, z.shape[1], bool(saved))
+            at: Columns(kind, plan.eps[at], moments[at], self.mask, z.shape[1], bool(saved))
             for at, kind in enumerate(plan.kinds)
             if kind >= BATCH
         }
@@ -189,16 +176,9 @@ class Run:
             self.u = empty(z, *z.shape) if keep else one_step_for_all(z)
             self.gates, self.squashed = empty(z, *z.shape), empty(c, *c[1:].shape)
 
-    @staticmethod
-    def packs() -> bool:
-        return False
-
     def saved(self) -> list[Tensor]:
         flat = [moment for pair in self.moments.values() for moment in pair]
         return [self.u, self.gates, self.squashed, torch.tensor(list(self.moments)), *flat]
-
-    def restore(self, z: Tensor, u: Tensor) -> None:
-        """Nothing to do: gradients have their own arrays."""
 
     def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
         if at in self.columns:
@@ -261,11 +241,6 @@ class Run:
             self._lstm(t, self._norm(1, t, u, self.v.gain_h, None))
         if self.mask is not None:
             torch.where(self.mask[t, :, None], self.h[t + 1], self.h[t], out=self.h[t + 1])
-
-    @classmethod
-    def infer(cls, *_: object) -> bool:
-        """Never: torch's products are the faster ones of many steps together."""
-        return False
 
     def forward_all(self, projection: Projection) -> bool:
         """All steps of an LSTM without a mask, with or without layer normalization of u and c: a few calls for each."""

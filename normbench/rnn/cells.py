@@ -148,11 +148,13 @@ class Cell(Weighted):
         self.start()
 
     def norm(self, name: str) -> Normalizer | None:
-        """The normalizer at a site below the cell's path, e.g. `input.gates`."""
-        return self.norms._modules.get(name.replace(".", "_"))  # type: ignore[return-value]
+        """The normalizer of the values at a site below the cell's path, e.g. `input.gates`."""
+        norm = self.norms._modules.get(name.replace(".", "_"))
+        return None if isinstance(norm, WeightNormalizer) else norm  # type: ignore[return-value]
 
     def weight_norm(self, name: str) -> WeightNormalizer | None:
-        norm = self.weight_norms._modules.get(name.replace(".", "_"), self.norm(name))
+        key = name.replace(".", "_")
+        norm = self.weight_norms._modules.get(key, self.norms._modules.get(key))
         return norm if isinstance(norm, WeightNormalizer) else None
 
     def _by_block(self, term: str, norm: Callable[[str], AnyNorm]) -> list[tuple[AnyNorm, slice]]:
@@ -230,21 +232,14 @@ class Cell(Weighted):
 
     def hidden_step(self, h: Tensor, weights: SequenceWeights, t: int, mask: Tensor | None) -> Tensor:
         """N(W_h h_{t-1}) (+ the second bias of `double`), (B, gates H)."""
-        z = (
-            F.linear(h, weights.weight_hh)
-            if weights.state_drop is None
-            else _gatewise(h, weights.weight_hh, weights.state_drop)
-        )
+        z = _gatewise(h, weights.weight_hh, weights.state_drop)
         return plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
 
     def _normed(self, term: str, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
         blocks = self._by_block(term, self.norm)
-        if not any(norm is not None and not isinstance(norm, WeightNormalizer) for norm, _ in blocks):
+        if not any(norm for norm, _ in blocks):
             return z
-        parts = [
-            z[..., rows] if norm is None or isinstance(norm, WeightNormalizer) else apply(norm, z[..., rows])
-            for norm, rows in blocks
-        ]
+        parts = [z[..., rows] if norm is None else apply(norm, z[..., rows]) for norm, rows in blocks]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def forward(self, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
@@ -274,10 +269,10 @@ def _one_of(place: str, choices: Sequence[str], **options: str) -> None:
             raise unknown(f"{place}: {name}={value} is not possible.", str(value), choices)
 
 
-def _gatewise(x: Tensor, weight: Tensor, drop: Tensor) -> Tensor:
+def _gatewise(x: Tensor, weight: Tensor, drop: Tensor | None) -> Tensor:
     """W (m * x), with a mask for all gates or one for each."""
-    if len(drop) == 1:
-        return F.linear(x * drop[0], weight)
+    if drop is None or len(drop) == 1:
+        return F.linear(x if drop is None else x * drop[0], weight)
     return torch.cat([F.linear(x * m, w) for m, w in zip(drop, weight.chunk(len(drop)), strict=True)], -1)
 
 

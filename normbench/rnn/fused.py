@@ -17,10 +17,9 @@ from torch.func import functional_call
 from normbench.errors import BadInput
 from normbench.norms.derivatives import differentiable
 from normbench.rnn import plan as plans
-from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.matmul import Projection, empty
-from normbench.rnn.plan import Plan, Vectors, learn, prepare_moments, vectors
+from normbench.rnn.plan import Backend, Plan, Recurrence, Vectors, learn, prepare_moments, vectors
 
 
 class Sequence(torch.autograd.Function):
@@ -54,15 +53,16 @@ class Sequence(torch.autograd.Function):
         h = _states(h0, len(x))
         c = _states(c0, len(x)) if keep else c0.clone().expand(len(h), *c0.shape)
         v = Vectors(*(part.contiguous() for part in gains_and_shifts))
-        if not keep and inside is None and backend.infer(plan, v, x, inputs, projection, h, c, mask):
+        whole = Recurrence(plan, v, x.new_empty(0), h, c, mask, moments, keep=keep)
+        if not keep and inside is None and backend.infer(whole, x, inputs, projection):
             return h[1:].data, h[-1].clone(), c[-1].clone()
         at_once = len(x) if keep else inputs.at_once(x)
         products: Tensor | None = None
         for first in range(0, len(x), at_once):
             rows, states = slice(first, first + at_once), slice(first, first + at_once + 1)
             z = products = input_projection(inputs, x[rows], inside, products)
-            part = None if mask is None else mask[rows]
-            run = backend(plan, v, z, h[states], c[states], part, keep=keep, moments=[m[rows] for m in moments])
+            part, of_part = None if mask is None else mask[rows], [m[rows] for m in moments]
+            run = backend(whole._replace(z=z, h=h[states], c=c[states], mask=part, moments=of_part))
             run.prepare(slice(0, len(z)))
             if run.forward_all(projection):
                 continue
@@ -80,11 +80,15 @@ class Sequence(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_ih, inside, weight_hh, h0, c0, mask, z, h, c, *rest = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable(ctx, mask, (x, weight_ih, weight_hh, h0, c0), (dy, dh, dc))
+            given = (x, weight_ih, weight_hh, h0, c0, *ctx.parameters)
+            gradients = by_definition(ctx.cell, ctx.plan, ctx.drops, mask, given, (dy, dh, dc))
+            x, weight_ih, weight_hh, h0, c0, *parameters = gradients
+            vectors = [None] * len(Vectors._fields)
+            return *[None] * 7, x, weight_ih, None, weight_hh, h0, c0, *vectors, *parameters
         v, moments, saved = Vectors(*(part.contiguous() for part in rest[:7])), rest[7:11], rest[11:]
         pairs = zip((weight_ih, weight_hh), ctx.drops, strict=True)
         inputs, projection = (Projection(weight, drop, ctx.backend.packs()) for weight, drop in pairs)
-        run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
+        run = ctx.backend(Recurrence(ctx.plan, v, z, h, c, mask, moments, saved))
         if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were
             run.restore(input_projection(inputs, x, inside), projection.all(h[:-1]))
         ctx.spent = True
@@ -109,12 +113,19 @@ class Sequence(torch.autograd.Function):
         )
 
 
-def _differentiable(
-    ctx: Any, mask: Tensor | None, given: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """The backward pass of `Sequence` by the definition of the cell, whose running averages do not change."""
-    cell: Cell = ctx.cell
-    if plans.plan(cell) != ctx.plan:
+def by_definition(
+    cell: Cell,
+    plan: Plan,
+    drops: tuple[Tensor | None, Tensor | None],
+    mask: Tensor | None,
+    given: tuple[Tensor, ...],
+    gradients: tuple[Tensor, ...],
+) -> list[Tensor | None]:
+    """The gradients of x, both weights, h_0, c_0 and the cell's parameters, under autograd.
+
+    gradients: of the outputs, the last h and c. The cell's definition computes them; running averages do not change.
+    """
+    if plans.plan(cell) != plan:
         raise BadInput(f"{cell.place}: its mode or an option changed between a forward pass and create_graph.")
     names, buffers = [name for name, _ in cell.named_parameters()], dict(cell.named_buffers())
 
@@ -122,14 +133,11 @@ def _differentiable(
         x: Tensor, weight_ih: Tensor, weight_hh: Tensor, h0: Tensor, c0: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, ...]:
         tensors = dict(zip(names, parameters, strict=True)) | {name: buffer.clone() for name, buffer in buffers.items()}
-        weights, state = SequenceWeights(weight_ih, weight_hh, *ctx.drops), (h0, c0)[: cell.states]
+        weights, state = SequenceWeights(weight_ih, weight_hh, *drops), (h0, c0)[: cell.states]
         y, end = functional_call(cell, tensors, (x, mask, state, weights))
         return y, *end
 
-    derivatives = differentiable(outputs, (*given, *ctx.parameters), gradients[: 1 + cell.states])
-    x, weight_ih, weight_hh, h0, c0, *parameters = derivatives
-    vectors = [None] * len(Vectors._fields)
-    return *[None] * 7, x, weight_ih, None, weight_hh, h0, c0, *vectors, *parameters
+    return differentiable(outputs, given, gradients[: 1 + cell.states])
 
 
 def input_projection(inputs: Projection, x: Tensor, inside: Tensor | None, out: Tensor | None = None) -> Tensor:

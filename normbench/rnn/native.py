@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,11 +10,10 @@ from torch import Tensor
 from normbench.norms import kernel
 from normbench.norms.fused import BATCH
 from normbench.rnn.matmul import Projection, empty, fastest, one_step_for_all
-from normbench.rnn.plan import Gradients, Plan, Vectors
+from normbench.rnn.plan import Backend, Gradients, Recurrence, Vectors
 
 ARRAYS = ("z", "u", "h", "c", "stats", "mask")
-VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c", "inside")
-GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
+GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in Vectors._fields))
 PRODUCT = ("packed", "dh")
 SCRATCH, BENT, GROUP = 8, 9, 8  # of step.c
 IN_CACHE = 1 << 19  # bytes of W x of some steps, which are read again at once
@@ -30,40 +27,30 @@ class Job(ctypes.Structure):
         ("apart", ctypes.c_int64),
         ("eps", ctypes.c_double * 4),
         ("clip", ctypes.c_double),
-        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
+        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *Vectors._fields, "dout", *GRADIENTS, "scratch", *PRODUCT)],
         ("moments", ctypes.c_void_p * 4),
         *[(name, ctypes.c_void_p) for name in ("seen", "sums", "curved", "x", "packed_x", "gathered")],
         *[(name, ctypes.c_int64) for name in ("inputs", "down", "right", "some")],
     )
 
 
-class Run:
+class Run(Backend):
     """The `Backend` for the CPU; the gradients of z and u take the place of z and u."""
 
-    overwrites: ClassVar[bool] = True
+    overwrites = True
 
-    def __init__(
-        self,
-        plan: Plan,
-        vectors: Vectors,
-        z: Tensor,
-        h: Tensor,
-        c: Tensor,
-        mask: Tensor | None,
-        saved: Sequence[Tensor] = (),
-        keep: bool = True,
-        moments: Sequence[Tensor] = (),
-    ) -> None:
+    def __init__(self, recurrence: Recurrence) -> None:
+        plan, vectors, z, h, c, mask, moments, saved, keep = recurrence
         self.plan, self.z, self.vectors, self.moments = plan, z, vectors, moments
         steps, batch, width = z.shape
         self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
         self.job.clip, self.job.apart = plan.clip / max(batch, 1), c.stride(0)
-        if keep:
-            self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
-            self._point(u=self.u)
+        if saved:
+            self.u, self.stats = saved
         else:
-            self.u, self.stats = one_step_for_all(z), z.new_empty(steps, batch, 8 if plan.gru else 6)
-            self._point(scratch=self.u)
+            self.u = empty(z, *z.shape) if keep else one_step_for_all(z)
+            self.stats = z.new_empty(steps, batch, 8 if plan.gru else 6)
+        self._point(**{"u" if keep else "scratch": self.u})
         self.step_bytes = batch * width * z.element_size() if keep else 0
         self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
         if mask is not None:
@@ -103,39 +90,26 @@ class Run:
                     mean, root, _ = self.moments[at].unbind(1)
                     part.sub_(mean[:, None]).mul_(root[:, None])
 
-    def prepare(self, rows: slice) -> None:
-        """Nothing: the input's term is made in the step."""
-
     def forward(self, t: int, u: Tensor) -> None:
         at = u.data_ptr()
         self._forward(self.address, t, None if at == self.u_address + t * self.step_bytes else at)
 
     def forward_all(self, projection: Projection) -> bool:
         """All steps in one call, if the kernel's own products are the better ones."""
-        if not _own(projection):
+        if not _makes_products(projection):
             return False
         self._point(packed=projection.ahead[0].values)
         self._forward_all(self.address, len(self.z), None)
         return True
 
     @classmethod
-    def infer(
-        cls,
-        plan: Plan,
-        vectors: Vectors,
-        x: Tensor,
-        inputs: Projection,
-        projection: Projection,
-        h: Tensor,
-        c: Tensor,
-        mask: Tensor | None,
-    ) -> bool:
+    def infer(cls, recurrence: Recurrence, x: Tensor, inputs: Projection, projection: Projection) -> bool:
         """As `forward_all`, with the products of x (T, B, features) too: some steps at a time, whose z stays cached."""
-        if plan.over_rows or inputs.drop is not None or x.stride(2) != 1 or not _own(projection):
+        if recurrence.plan.over_rows or inputs.drop is not None or x.stride(2) != 1 or not _makes_products(projection):
             return False
         step = x.shape[1] * len(inputs.weight)
         some = min(len(x), max(1, IN_CACHE // (step * x.element_size())))
-        run = cls(plan, vectors, x.new_empty(some, x.shape[1], len(inputs.weight)), h, c, mask, keep=False)
+        run = cls(recurrence._replace(z=x.new_empty(some, x.shape[1], len(inputs.weight))))
         gathered = x.new_empty(some, *x.shape[1:])
         run._point(packed=projection.ahead[0].values, packed_x=inputs.ahead[0].values, x=x, gathered=gathered)
         run.job.inputs, run.job.down, run.job.right, run.job.some = x.shape[2], x.stride(0), x.stride(1), some
@@ -144,7 +118,7 @@ class Run:
 
     def backward_all(self, projection: Projection, dh: Tensor) -> bool:
         """The same of the backward steps; dh is overwritten by what reaches h_0 through the products."""
-        if not _own(projection):
+        if not _makes_products(projection):
             return False
         self.dh = dh
         self._point(packed=projection.back[0].values, dh=dh)
@@ -172,7 +146,7 @@ class Run:
         return Gradients(self.z, self.u, self.sums)
 
 
-def _own(projection: Projection) -> bool:
+def _makes_products(projection: Projection) -> bool:
     """Whether the kernel makes the products with W_h too: it has one thread, and fetches large weights ahead."""
     cached = projection.weight.numel() * projection.weight.element_size() <= CACHED
     return projection.drop is None and (projection.packs or cached or torch.get_num_threads() == 1)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from normbench.norms.base import Normalizer, WeightNormalizer
+from normbench.norms.base import Normalizer
 from normbench.norms.fused import BATCH, FIXED, NONE, VALID, FusedSpec
-from normbench.rnn.cells import Cell, GRUCell, LSTMCell
+from normbench.rnn.cells import Cell, GRUCell, LSTMCell, plus
+from normbench.rnn.matmul import Projection
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,31 @@ class Vectors(NamedTuple):
     inside: Tensor
 
 
+class Recurrence(NamedTuple):
+    """What a backend computes, forward or backward: steps of one sequence.
+
+    plan, vectors: the cell's.
+    z: W_x x of all steps, with the bias inside, (T, B, gates H).
+    h, c: the states, (T + 1, B, H), of which the first is given and the others are written; c of a GRU (T + 1, B, 0),
+        and where no backward pass will come one for all steps.
+    mask: (T, B), true where the step is valid, or None.
+    moments: of a plan with normalizers over rows, as `prepare_moments` made them; a forward pass writes those that are
+        not given.
+    saved: for a backward pass, what the backend's `saved` of the forward pass gave.
+    keep: false where no backward pass will come.
+    """
+
+    plan: Plan
+    vectors: Vectors
+    z: Tensor
+    h: Tensor
+    c: Tensor
+    mask: Tensor | None
+    moments: Sequence[Tensor] = ()
+    saved: Sequence[Tensor] = ()
+    keep: bool = True
+
+
 class Gradients(NamedTuple):
     """Of the products z = W_x x and u = W_h h, each (T, B, gates H), of the vectors, of parameters of elements."""
 
@@ -84,6 +111,76 @@ class Gradients(NamedTuple):
     u: Tensor
     vectors: Vectors
     parameters: Mapping[Tensor, Tensor] = MappingProxyType({})
+
+
+class Backend(ABC):
+    """The element-wise operations of one sequence, forward or backward. The caller makes the matrix products.
+
+    `fused` takes all steps of a sequence, `stepwise` one at a time, from 0 up and back. Forward: `prepare`, then
+    `forward_all`, or `forward` for each step. Backward: `begin`, then `backward_all`, or `backward` for each step, and
+    `finish`. All tensors are on one device and of the cell's dtype, each step contiguous.
+    """
+
+    overwrites: ClassVar[bool] = False  # gradients of z and u take the place of z and u
+    u: Tensor  # the products W_h h, (T, B, gates H)
+    du: Tensor  # their gradient, from `begin` on
+    dc: Tensor  # the gradient of the c before the step that came back last, (B, H)
+    carry: Tensor  # the same of h, as far as it does not go through the product
+
+    @abstractmethod
+    def __init__(self, recurrence: Recurrence) -> None: ...
+
+    @staticmethod
+    def packs() -> bool:
+        """Whether the caller's products are to be the kernel's."""
+        return False
+
+    @abstractmethod
+    def saved(self) -> list[Tensor]:
+        """The tensors that a backward pass needs besides the arguments of this one."""
+
+    def restore(self, z: Tensor, u: Tensor) -> None:  # noqa: B027  nothing to do without `overwrites`
+        """Put z and u back, where a first backward pass has overwritten them and a second one begins."""
+
+    def prepare(self, rows: slice) -> None:  # noqa: B027  nothing to do where a step makes it
+        """The input's term of these steps, before the first of them."""
+
+    @abstractmethod
+    def forward(self, t: int, u: Tensor) -> None:
+        """h[t + 1] and c[t + 1] from u, the product with h[t], which may lie in u[t] of this run or elsewhere."""
+
+    def forward_all(self, projection: Projection) -> bool:
+        """All steps, products included; false, and nothing done, where these are better made one by one."""
+        return False
+
+    @classmethod
+    def infer(cls, recurrence: Recurrence, x: Tensor, inputs: Projection, projection: Projection) -> bool:
+        """All steps from x (T, B, features) on, z is not needed; false, and nothing done, where it cannot."""
+        return False
+
+    @abstractmethod
+    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
+        """Before the first backward step: gradients of all outputs, of the last c, and of the last h past the product.
+
+        every: false where some steps may not come back: they add nothing to the vectors' gradients, and their rows of
+            the gradients of z and u mean nothing.
+        """
+
+    @abstractmethod
+    def backward(self, t: int, dh: Tensor) -> None:
+        """du[t], and dc and carry for step t - 1, from dh, which is what reaches h[t + 1] through the product."""
+
+    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
+        """All steps, as `forward_all`; dh is overwritten by what reaches h[0] through the product."""
+        return False
+
+    @abstractmethod
+    def dz(self, t: int) -> Tensor:
+        """The gradient of z[t], after its backward step, where steps were prepared one by one."""
+
+    @abstractmethod
+    def finish(self) -> Gradients:
+        """Gradients of z and u, and of the vectors, summed over steps and rows."""
 
 
 def plan(cell: Cell) -> Plan | None:
@@ -114,7 +211,7 @@ def _norms(cell: Cell) -> list[Normalizer | None]:
 
 
 def _spec(norm: Normalizer | None) -> FusedSpec | None:
-    if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
+    if norm is None:
         return FusedSpec(NONE)
     watched = (norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks)
     return None if any(watched) else norm.fused()  # hooks must be called at each step
@@ -152,23 +249,19 @@ def vectors(cell: Cell) -> Vectors:
     _, after, second = cell.biases()
     specs = [_spec(norm) or FusedSpec(NONE) for norm in _norms(cell)]
     widths = [2 * size, size] if gru else [4 * size]
-    gain_x, shift_x = _gain_and_shift(cell, specs[: 4 if gru else 1 : 2], widths)
-    gain_h, shift_h = _gain_and_shift(cell, specs[1 : 4 if gru else 2 : 2], widths)
-    shift = _sum(after, shift_x)
-    shift_h = _sum(second, shift_h)
+    gain_x, shift = _gain_and_shift(cell, specs[: 4 if gru else 1 : 2], widths, after)
+    gain_h, shift_h = _gain_and_shift(cell, specs[1 : 4 if gru else 2 : 2], widths, second)
     empty, inside = cell.weight_hh.new_empty(0), _inside(cell, specs)
-    if gru:
-        if shift_h is not None:  # the shift of U h is multiplied by r; the gates' shifts are added to the rest
-            gates = torch.cat([shift_h[: 2 * size], shift_h.new_zeros(size)])
-            shift, shift_h = _sum(shift, gates), shift_h[2 * size :]
-        return Vectors(gain_x, gain_h, _or_zeros(shift, cell, 3), _or_zeros(shift_h, cell, 1), empty, empty, inside)
-    shift = _or_zeros(_sum(shift, shift_h), cell, 4)
+    if gru:  # the shift of U h is multiplied by r; the gates' shifts are added to the rest
+        shift = torch.cat([shift[: 2 * size] + shift_h[: 2 * size], shift[2 * size :]])
+        return Vectors(gain_x, gain_h, shift, shift_h[2 * size :], empty, empty, inside)
+    shift = shift + shift_h
     if isinstance(cell, LSTMCell) and cell.forget_bias:
         shift = torch.cat([shift[:size] + cell.forget_bias, shift[size:]])
-    gain_c, shift_c = _gain_and_shift(cell, specs[2:3], [size])
+    gain_c, shift_c = _gain_and_shift(cell, specs[2:3], [size], None)
     if isinstance(cell, LSTMCell) and cell.scaled:
         gain_c = gain_c * cell.scale
-    return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1), inside)
+    return Vectors(gain_x, gain_h, shift, empty, gain_c, shift_c, inside)
 
 
 def _inside(cell: Cell, specs: Sequence[FusedSpec]) -> Tensor:
@@ -178,18 +271,12 @@ def _inside(cell: Cell, specs: Sequence[FusedSpec]) -> Tensor:
     return torch.cat([zero if part is None else part for spec in specs for part in (spec.alpha, spec.shift)])
 
 
-def _gain_and_shift(cell: Cell, specs: Sequence[FusedSpec], widths: list[int]) -> tuple[Tensor, Tensor | None]:
+def _gain_and_shift(
+    cell: Cell, specs: Sequence[FusedSpec], widths: list[int], bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
     gains, shifts = [], []
     for spec, width in zip(specs, widths, strict=True):
         gains.append(cell.weight_hh.new_ones(width) if spec.gain is None else spec.gain)
         shifts.append(cell.weight_hh.new_zeros(width) if spec.bias is None else spec.bias)
     gain, shift = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (gains, shifts))
-    return gain, None if all(spec.bias is None for spec in specs) else shift
-
-
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return a if b is None else b if a is None else a + b
-
-
-def _or_zeros(shift: Tensor | None, cell: Cell, gates: int) -> Tensor:
-    return cell.weight_hh.new_zeros(gates * cell.hidden_size) if shift is None else shift
+    return gain, plus(shift, bias)

@@ -99,7 +99,7 @@ const char *step_compiler(void) {
 
 #else
 
-/* One sequence: see `Backend` in rnn/backends.py for what each array holds. */
+/* One sequence: see `Recurrence` in rnn/plan.py for what each array holds. */
 typedef struct {
     int64_t batch, hidden, update_old, kind[4], apart; /* c of one step from that of the next: 0, all in one place */
     double eps[4], clip; /* derivatives of an LSTM's gates are bounded by +- clip */
@@ -375,10 +375,10 @@ static void NAME(unstandardize)(const NAME(Job) *job, int64_t t, int site, const
 void NAME(pack)(int64_t down, int64_t right, int64_t depth, int64_t columns, const REAL *b, REAL *packed) {
     for (int64_t j = 0, width; j < columns; j += width) {
         width = WIDE(columns - j);
-        const int64_t there = columns - j < width ? columns - j : width;
+        const int64_t used = columns - j < width ? columns - j : width;
         for (int64_t k = 0; k < depth; k++, packed += width) {
-            for (int64_t v = 0; v < there; v++) packed[v] = b[k * down + (j + v) * right];
-            for (int64_t v = there; v < width; v++) packed[v] = 0;
+            for (int64_t v = 0; v < used; v++) packed[v] = b[k * down + (j + v) * right];
+            for (int64_t v = used; v < width; v++) packed[v] = 0;
         }
     }
 }
@@ -405,21 +405,21 @@ INLINE void NAME(tile)(const REAL *a, int64_t deep, const REAL *b, REAL *out, in
         for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
 }
 
-/* All rows by `depth` rows of a panel, of which out has `there` columns; bands of nearly the same height. */
+/* All rows by `depth` rows of a panel, of which out has `used` columns; bands of nearly the same height. */
 INLINE void NAME(panel)(const REAL *a, int64_t deep, const REAL *b, REAL *out, int64_t rows, int64_t depth,
-                        int64_t columns, int64_t there, int more, const int vectors, const int ahead) {
+                        int64_t columns, int64_t used, int more, const int vectors, const int ahead) {
     REAL aside[8 * PANEL * WIDTH];
-    const int part = there < vectors * WIDTH;
+    const int part = used < vectors * WIDTH;
     const int64_t apart = part ? vectors * WIDTH : columns;
     if (part) memset(aside, 0, sizeof aside);
     for (int64_t left = (rows + ROWS - 1) / ROWS, count; left > 0; left--, rows -= count) {
         count = (rows + left - 1) / left;
         REAL *to = part ? aside : out;
-        for (int64_t r = 0; part && more && r < count; r++) memcpy(to + r * apart, out + r * columns, there * sizeof *to);
+        for (int64_t r = 0; part && more && r < count; r++) memcpy(to + r * apart, out + r * columns, used * sizeof *to);
 #define BAND(n) case n: NAME(tile)(a, deep, b, to, depth, apart, more, n, vectors, ahead); break;
         switch (count) { BAND(1) BAND(2) BAND(3) BAND(4) BAND(5) BAND(6) BAND(7) BAND(8) }
 #undef BAND
-        for (int64_t r = 0; part && r < count; r++) memcpy(out + r * columns, to + r * apart, there * sizeof *to);
+        for (int64_t r = 0; part && r < count; r++) memcpy(out + r * columns, to + r * apart, used * sizeof *to);
         a += count * deep, out += count * columns;
     }
 }
@@ -433,12 +433,12 @@ void NAME(product)(int64_t rows, int64_t depth, int64_t columns, const REAL *a, 
         const REAL *b = packed;
         for (int64_t j = 0, width; j < columns; j += width) {
             width = WIDE(columns - j);
-            const int64_t there = columns - j < width ? columns - j : width;
+            const int64_t used = columns - j < width ? columns - j : width;
             for (int64_t k = 0, high; k < depth; k += high, b += high * width) {
                 high = depth - k < BLOCK ? depth - k : BLOCK;
-                if (width == WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, 1, 0);
-                else if (ahead) NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 1);
-                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, there, k > 0, PANEL, 0);
+                if (width == WIDTH) NAME(panel)(a + k, depth, b, out + j, some, high, columns, used, k > 0, 1, 0);
+                else if (ahead) NAME(panel)(a + k, depth, b, out + j, some, high, columns, used, k > 0, PANEL, 1);
+                else NAME(panel)(a + k, depth, b, out + j, some, high, columns, used, k > 0, PANEL, 0);
             }
         }
     }
@@ -534,22 +534,22 @@ void NAME(lstm_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
 }
 
 /* Scratch of row b: one for all, or one for each where gradients meet over rows. */
-static inline REAL *NAME(own)(const NAME(Job) *job, int64_t b) {
+static inline REAL *NAME(scratch_of)(const NAME(Job) *job, int64_t b) {
     return job->scratch + (job->sums ? b * SCRATCH * job->hidden : 0);
 }
 
 /* The gradients that `standardize_gates` asks for: d in the rows' scratch, of the hidden candidate after them. */
 static void NAME(unstandardize_gates)(NAME(Job) *job, int64_t t, int64_t gates, int64_t first) {
-    const int64_t n = job->hidden, width = gates * n, block = first * n, rest = width - block, own = SCRATCH * n;
+    const int64_t n = job->hidden, width = gates * n, block = first * n, rest = width - block, apart = SCRATCH * n;
     const REAL *d = job->scratch;
     REAL *dz = job->dz + t * job->batch * width, *du = job->du + t * job->batch * width;
-    if (OVER_ROWS(0)) NAME(unstandardize)(job, t, 0, d, own, dz, width, block, job->gain_x, job->dgain_x);
-    if (OVER_ROWS(1)) NAME(unstandardize)(job, t, 1, d, own, du, width, block, job->gain_h, job->dgain_h);
+    if (OVER_ROWS(0)) NAME(unstandardize)(job, t, 0, d, apart, dz, width, block, job->gain_x, job->dgain_x);
+    if (OVER_ROWS(1)) NAME(unstandardize)(job, t, 1, d, apart, du, width, block, job->gain_h, job->dgain_h);
     if (!rest) return;
     const REAL *gain_x = job->gain_x + block, *gain_h = job->gain_h + block;
     REAL *dgain_x = job->dgain_x + block, *dgain_h = job->dgain_h + block;
-    if (OVER_ROWS(2)) NAME(unstandardize)(job, t, 2, d + block, own, dz + block, width, rest, gain_x, dgain_x);
-    if (OVER_ROWS(3)) NAME(unstandardize)(job, t, 3, d + width, own, du + block, width, rest, gain_h, dgain_h);
+    if (OVER_ROWS(2)) NAME(unstandardize)(job, t, 2, d + block, apart, dz + block, width, rest, gain_x, dgain_x);
+    if (OVER_ROWS(3)) NAME(unstandardize)(job, t, 3, d + width, apart, du + block, width, rest, gain_h, dgain_h);
 }
 
 /* What a row adds to the gradient of its c by way of h, and d of the output gate; f, i and g for what follows. */
@@ -558,7 +558,7 @@ INLINE void NAME(lstm_output_back)(NAME(Job) *job, int64_t t, int64_t b, const R
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
     REAL *restrict dgc = job->dgain_c, *restrict dsc = job->dshift_c;
-    REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
+    REAL *restrict d = NAME(scratch_of)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
     REAL *restrict dseen = g + n;
     const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict stats = job->stats + row * 6;
     const REAL *raw = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n, *c = raw;
@@ -603,7 +603,7 @@ INLINE void NAME(lstm_output_back)(NAME(Job) *job, int64_t t, int64_t b, const R
 /* The other gates of a row, and what it hands on, from the whole gradient of its c. */
 INLINE void NAME(lstm_cell_back)(NAME(Job) *job, int64_t t, int64_t b) {
     const int64_t n = job->hidden, row = t * job->batch + b;
-    REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
+    REAL *restrict d = NAME(scratch_of)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
     REAL *restrict dc = job->dc + b * n, *restrict dshift = job->dshift;
     const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict cp = job->c + row * n;
     const REAL *restrict stats = job->stats + row * 6;
@@ -697,7 +697,7 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
     const REAL *restrict shift_h = job->shift_h;
     REAL *restrict dshift = job->dshift, *restrict dshift_h = job->dshift_h;
     for (int64_t b = 0; b < job->batch; b++) {
-        REAL *restrict d = NAME(own)(job, b), *restrict dhc = d + 3 * n;
+        REAL *restrict d = NAME(scratch_of)(job, b), *restrict dhc = d + 3 * n;
         const int64_t row = t * job->batch + b;
         const REAL *raw_z = job->z + row * 3 * n, *raw_u = job->u + row * 3 * n, *restrict hp = job->h + row * n;
         const REAL *restrict stats = job->stats + row * 8;

@@ -12,14 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from normbench.errors import BadInput
-from normbench.norms.derivatives import differentiable
-from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.fused import by_definition
 from normbench.rnn.matmul import Projection, empty
-from normbench.rnn.plan import Plan, Vectors, vectors
+from normbench.rnn.plan import Backend, Plan, Recurrence, Vectors, vectors
 
 CHUNK = 64  # steps that share their arrays; the length of the sequence may be unknown
 
@@ -33,14 +31,8 @@ class Chunk:
         self.h, self.c = (empty(like, capacity + 1, batch, part.shape[1]) for part in (h, c))
         self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=like.device)
         detached = Vectors(*(v.detach().contiguous() for v in steps.vectors))
-        self.run: Backend = steps.backend(steps.plan, detached, self.z, self.h, self.c, self.mask)
+        self.run: Backend = steps.backend(Recurrence(steps.plan, detached, self.z, self.h, self.c, self.mask))
         self.back: list[int] = []
-
-    def begin(self) -> None:
-        """Before the first step's gradient comes back."""
-        self.run.begin(
-            torch.zeros_like(self.h[1:]), torch.zeros_like(self.c[0]), torch.zeros_like(self.h[0]), every=False
-        )
 
 
 class Steps:
@@ -143,14 +135,21 @@ class Step(torch.autograd.Function):
     def backward(ctx: Any, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         steps, chunk, t = ctx.steps, ctx.chunk, ctx.t
         if torch.is_grad_enabled():
-            return _differentiable(steps, ctx.mask, ctx.saved_tensors, (dh, dc))
+            (x, h, c), (weight_ih, weight_hh, *parameters) = ctx.saved_tensors, steps.learned
+            mask = None if ctx.mask is None else ctx.mask[None]
+            given = (x[None], weight_ih, weight_hh, h, c, *parameters)
+            ends = (torch.zeros_like(h)[None], dh, dc)
+            dx, of_ih, of_hh, of_h, of_c, *rest = by_definition(steps.cell, steps.plan, steps.drops, mask, given, ends)
+            learned = zip((of_ih, of_hh, *rest), steps.learned, strict=True)
+            token = torch.cat([(torch.zeros_like(of) if d is None else d).flatten() for d, of in learned])
+            return *[None] * 4, token, None if dx is None else dx[0], of_h, of_c
         if t in chunk.back:
             raise BadInput(
                 "a second backward pass over steps with feedback: the first one has released their values. "
                 "NORMBENCH_RNN=loop keeps it."
             )
         if not chunk.back:
-            chunk.begin()
+            chunk.run.begin(*map(torch.zeros_like, (chunk.h[1:], chunk.c[0], chunk.h[0])), every=False)
         chunk.back.append(t)
         run, needs = chunk.run, ctx.needs_input_grad
         run.dc.copy_(dc)
@@ -163,23 +162,3 @@ class Step(torch.autograd.Function):
             steps.states.to_input(run.du[t]) + run.carry if needs[6] else None,
             run.dc.clone(),
         )
-
-
-def _differentiable(
-    steps: Steps, mask: Tensor | None, given: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """The backward pass of `Step` by the definition of the cell."""
-    names = [name for name, _ in steps.cell.named_parameters()]
-
-    def after(
-        x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, weight_hh: Tensor, *parameters: Tensor
-    ) -> tuple[Tensor, ...]:
-        weights, state = SequenceWeights(weight_ih, weight_hh, *steps.drops), (h, c)[: steps.cell.states]
-        at = (x[None], None if mask is None else mask[None], state, weights)
-        _, end = functional_call(steps.cell, dict(zip(names, parameters, strict=True)), at)
-        return end
-
-    x, h, c, *learned = differentiable(after, (*given, *steps.learned), gradients[: steps.cell.states])
-    filled = (torch.zeros_like(of) if d is None else d for d, of in zip(learned, steps.learned, strict=True))
-    token = torch.cat([part.flatten() for part in filled])
-    return *[None] * 4, token, x, h, c

@@ -7,16 +7,16 @@ typedef struct {
 
 /* The k-th of n Gaussians, from 3 n numbers of an example. */
 static inline NAME(Bump) NAME(bump)(const REAL *given, int64_t n, int64_t k, REAL bound, REAL shift) {
-    NAME(Bump) found;
+    NAME(Bump) bump;
     REAL values[3];
     for (int i = 0; i < 3; i++) {
         const REAL value = given[i * n + k] + (i == 2 ? shift : 0);
         const REAL bounded = value > bound ? bound : value < -bound ? -bound : value; /* NaN stays */
-        found.inside[i] = value >= -bound && value <= bound;
+        bump.inside[i] = value >= -bound && value <= bound;
         values[i] = NAME(exponential)(bounded);
     }
-    found.height = values[0], found.narrowness = values[1], found.pace = values[2];
-    return found;
+    bump.height = values[0], bump.narrowness = values[1], bump.pace = values[2];
+    return bump;
 }
 
 static inline REAL NAME(gaussian)(REAL distance, REAL narrowness) {

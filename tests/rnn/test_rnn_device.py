@@ -14,6 +14,7 @@ from normbench.errors import NormbenchError
 from normbench.norms import kernel
 from normbench.rnn import aten, backends, matmul
 from normbench.rnn.embedding import Embedding
+from normbench.rnn.plan import Recurrence
 
 SITES = {"lstm": ("input", "hidden", "cell"), "gru": ("input", "hidden"), "rnn": ("input", "hidden", "summed")}
 
@@ -96,10 +97,11 @@ def test_what_does_not_fit_the_weights_never_reaches_a_backend(
     handed: set[tuple[torch.device, torch.dtype]] = set()
 
     def noted(real: Any) -> Any:
-        def init(run: Any, plan: Any, vectors: Any, z: Any, h: Any, c: Any, *rest: Any, **keywords: Any) -> None:
-            handed.update((tensor.device, tensor.dtype) for tensor in (z, h, c))
-            handed.update((mask.device, z.dtype) for mask in rest[:1] if mask is not None)
-            real(run, plan, vectors, z, h, c, *rest, **keywords)
+        def init(run: Any, recurrence: Recurrence) -> None:
+            z, mask = recurrence.z, recurrence.mask
+            handed.update((tensor.device, tensor.dtype) for tensor in (z, recurrence.h, recurrence.c))
+            handed.update([] if mask is None else [(mask.device, z.dtype)])
+            real(run, recurrence)
 
         return init
 
