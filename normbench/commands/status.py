@@ -85,13 +85,14 @@ def _progress(run: Run) -> tuple[int, float | None]:
 def labels(runs: Sequence[Run]) -> list[str]:
     """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model."""
     axes = [[f"{key}={value}" for key, value in run.axes.items()] for run in runs]
-    texts = {run.path: " ".join(filter(None, (run.arm, *of, run.control))) for run, of in zip(runs, axes, strict=True)}
-    adhoc = [run for run in runs if run.experiment == plan.ADHOC and run.config]  # without one it is damaged
-    flats = configuration.flats([run.config for run in adhoc])
+    texts = [" ".join(filter(None, (run.arm, *of, run.control))) for run, of in zip(runs, axes, strict=True)]
+    adhoc = [at for at, run in enumerate(runs) if run.experiment == plan.ADHOC and run.config]  # else it is damaged
+    flats = configuration.flats([runs[at].config for at in adhoc])
     for model in {flat.get("model") for flat in flats}:
-        labelled = [(run.path, flat) for run, flat in zip(adhoc, flats, strict=True) if flat.get("model") == model]
+        labelled = [(at, flat) for at, flat in zip(adhoc, flats, strict=True) if flat.get("model") == model]
         distinct = {id(flat): flat for _, flat in labelled}.values()  # equal configurations share one object
         keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(distinct)])
         among = configuration.numbers(distinct)
-        texts |= {path: configuration.label(flat, keys, among) for path, flat in labelled}
-    return [texts[run.path] for run in runs]
+        for at, flat in labelled:
+            texts[at] = configuration.label(flat, keys, among)
+    return texts

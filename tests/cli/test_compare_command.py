@@ -199,6 +199,17 @@ def test_status_lists_the_runs_that_fit_with_their_ids(results: Path, command: R
     assert "Did you mean" in command("status", "norm=layr", "--results", str(results), code=2)
 
 
+@pytest.mark.parametrize("experiment", ["adhoc", "ln2016/fig6"])
+def test_status_has_the_configuration_of_each_run_of_a_pack(experiment: str, tmp_path: Path, command: Run) -> None:
+    """All of them lie at one path."""
+    specs = [tiny.spec(f"norm={norm}") for norm in ("none", "layer", "batch")]
+    records = [fake.record(replace(spec, experiment=experiment, arm=spec.config["norm"]["name"])) for spec in specs]
+    pack.write(tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME, records)
+    runs = json.loads(command("status", "model=mnist_mlp", "--json", "--results", str(tmp_path)))["runs"]
+    assert len({run["path"] for run in runs}) == 1
+    assert sorted(run["label"].split("norm=")[-1] for run in runs) == ["batch", "layer", "none"]
+
+
 def test_a_key_that_tells_arms_apart_in_one_task_does_not_hide_the_others(results: Path, command: Run) -> None:
     for lr in ("0.1", "0.2"):
         fake.directory(
