@@ -7,8 +7,8 @@ commands that print published results must start fast.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -165,14 +165,25 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
 
     Solves P(|T| > t; n − 1, δ√n/s) = power for δ with the noncentral t (Cohen 1988); None below n = 2.
     """
-    if n < 2:
-        return None
-    from scipy.optimize import brentq
+    return sd * _noncentrality(n, level, power) / math.sqrt(n) if n > 1 else None
 
-    # The noncentrality for 80 % lies a little above the quantile itself; 3·t + 3 brackets it down to one degree.
+
+@lru_cache(maxsize=1024)
+def _noncentrality(n: int, level: float, power: float) -> float:
+    # It lies a little above the quantile itself for 80 %; 3·t + 3 brackets it down to one degree.
     highest = 3 * t_quantile(n - 1, level) + 3
-    noncentrality = brentq(lambda value: _detection(value, n, level) - power, 0.0, highest)
-    return float(sd * noncentrality / math.sqrt(n))
+    return root(lambda value: _detection(value, n, level) - power, highest)
+
+
+def root(rising: Callable[[float], float], high: float) -> float:
+    """Where a rising function passes zero between 0 and `high`; ValueError where it does not.
+
+    Not by scipy.optimize, as `kendall`.
+    """
+    if not rising(high) >= 0:  # nor is NaN
+        raise ValueError(f"the function is {rising(high)} at {high}")
+    steps = 2**52  # as a float has
+    return high * bisect_left(range(steps), 0.0, key=lambda step: rising(high * step / steps)) / steps
 
 
 REACH = 60  # seeds: what needs more is not worth its runs
@@ -235,15 +246,20 @@ def sign_test(above: int, below: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
+def ranks(values: Sequence[float]) -> list[float]:
+    """From 1, the lowest first; equal numbers share their mean rank."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
+
+
 def signed_rank(effects: Sequence[float]) -> float:
     """Two-sided exact p of Wilcoxon's signed-rank test (1945): min(1, 2·P(W ≤ the smaller sum of ranks)).
 
     Given the ranks of the sizes, each has either sign with 1/2. Zeros do not count, equal sizes share their mean rank.
     Not by scipy.stats, as `kendall`, and whose exact p is of sizes that all differ.
     """
-    sizes = sorted(abs(effect) for effect in effects if effect)
-    # twice the mean rank of equal ones is whole: the places of the first and of the last, from 1
-    rank = {size: 2 * sizes.index(size) + 1 + sizes.count(size) for size in set(sizes)}
+    sizes = [abs(effect) for effect in effects if effect]
+    rank = dict(zip(sizes, (round(2 * rank) for rank in ranks(sizes)), strict=True))  # twice the mean one is whole
     sums = [1]  # number of subsets of ranks with each sum
     for size in sizes:
         longer = [*sums, *[0] * rank[size]]
