@@ -104,10 +104,8 @@ def load(path: Path) -> Contrasts:
                 numbers = arrays.get(f"{stem}|numbers", np.arange(effects.shape[1]))
                 if effects.shape != (len(seeds), len(numbers)):
                     raise ValueError(f"{effects.shape} effects of {len(seeds)} seeds and {len(numbers)} examples")
-                tables[stem] = {
-                    int(seed): (numbers[~np.isnan(row)], row[~np.isnan(row)])
-                    for seed, row in zip(seeds, effects, strict=True)
-                }
+                rows = zip(seeds, effects, ~np.isnan(effects), strict=True)
+                tables[stem] = {int(seed): (numbers[tested], row[tested]) for seed, row, tested in rows}
     except FileNotFoundError:
         pass
     except reading.NO_ARCHIVE as error:
