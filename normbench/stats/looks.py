@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
-
-from normbench.stats.statistics import root
 
 POINTS = 128  # of the grid over the sums that go on to the next look; 64 give the same eight digits
 FARTHEST = 12  # standard deviations of a sum: none lies beyond
@@ -45,6 +43,7 @@ def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = "obrien-
     [0.0179, 0.0179, 0.026]
     """
     import numpy as np
+    from scipy.optimize import brentq
     from scipy.special import ndtr
 
     shares = np.array(looks) / looks[-1]
@@ -53,7 +52,7 @@ def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = "obrien-
     sums, weights = np.zeros(1), np.ones(1)  # before the first look the sum is 0
     of_looks = []
     for share, step, chance in zip(shares, np.sqrt(np.diff(shares, prepend=0)), np.diff(spent, prepend=0), strict=True):
-        bound = root(partial(_lack, sums, weights, step, chance), 40)
+        bound = brentq(_excess, 0, 40, args=(sums, weights, step, chance), xtol=1e-12)
         of_looks.append(float(2 * ndtr(-bound / math.sqrt(share))))
         reach = min(bound, FARTHEST * math.sqrt(share))  # of an early bound the grid would miss the sums
         steps = (reach * nodes[:, None] - sums) / step
@@ -62,8 +61,8 @@ def levels(looks: tuple[int, ...], level: float = 0.05, spending: str = "obrien-
     return tuple(of_looks)
 
 
-def _lack(sums: Any, weights: Any, step: float, chance: float, bound: float) -> float:
-    """Of the chance that the next sum lies beyond the bound, on either side, to the chance that it may have."""
+def _excess(bound: float, sums: Any, weights: Any, step: float, chance: float) -> float:
+    """Of the chance that the next sum lies beyond the bound, on either side, over the chance that it may have."""
     from scipy.special import ndtr
 
-    return float(chance - weights @ (ndtr((sums - bound) / step) + ndtr((-sums - bound) / step)))
+    return float(weights @ (ndtr((sums - bound) / step) + ndtr((-sums - bound) / step)) - chance)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -165,25 +165,14 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
 
     Solves P(|T| > t; n − 1, δ√n/s) = power for δ with the noncentral t (Cohen 1988); None below n = 2.
     """
-    return sd * _noncentrality(n, level, power) / math.sqrt(n) if n > 1 else None
+    if n < 2:
+        return None
+    from scipy.optimize import brentq
 
-
-@lru_cache(maxsize=1024)
-def _noncentrality(n: int, level: float, power: float) -> float:
-    # It lies a little above the quantile itself for 80 %; 3·t + 3 brackets it down to one degree.
+    # The noncentrality for 80 % lies a little above the quantile itself; 3·t + 3 brackets it down to one degree.
     highest = 3 * t_quantile(n - 1, level) + 3
-    return root(lambda value: _detection(value, n, level) - power, highest)
-
-
-def root(rising: Callable[[float], float], high: float) -> float:
-    """Where a rising function passes zero between 0 and `high`; ValueError where it does not.
-
-    Not by scipy.optimize, as `kendall`.
-    """
-    if not rising(high) >= 0:  # nor is NaN
-        raise ValueError(f"the function is {rising(high)} at {high}")
-    steps = 2**52  # as a float has
-    return high * bisect_left(range(steps), 0.0, key=lambda step: rising(high * step / steps)) / steps
+    noncentrality = brentq(lambda value: _detection(value, n, level) - power, 0.0, highest)
+    return float(sd * noncentrality / math.sqrt(n))
 
 
 REACH = 60  # seeds: what needs more is not worth its runs
