@@ -34,6 +34,7 @@ def command(
     try:
         written = report.build(results, output, config_dir)
     finally:
+        gc.freeze()  # what is left goes with the process
         gc.enable()
     notes = [*written.notes, *filter(None, [format.where_published(results)])]
     if as_json:

@@ -128,15 +128,14 @@ def _entries(artifact: Artifact, part: Table, runs: Sequence[Run]) -> Iterator[E
         if control:
             group = f"control {control}, {title}" if groups[title] else f"control {control}"
         places = {row: {**groups[title], **cell} for row, cell in rows.items()}
+        peers = [(cell, run) for row, cell in rows.items() for run in _within(runs, places[row], control)]
         for row, column in product(rows, part.columns):
             place, read = _split({**places[row], **column.cell})
             chosen = within(runs, place, control)
             if row not in (column.rows or rows) or (control and not chosen):
                 continue
             endpoint = replace(column.endpoint, **read)
-            others = rows if endpoint.relative else ()
-            peers = [(rows[other], run) for other in others for run in _within(runs, places[other], control)]
-            outcomes = [_outcome(endpoint, run, peers) for run in chosen]
+            outcomes = [_outcome(endpoint, run, peers if endpoint.relative else ()) for run in chosen]
             of_paper = not control and all(run.fidelity == "paper" for run in runs)
             paper = column.paper_text(row, title) if of_paper else ""
             yield _entry(column, (group, row, column.name, column.shown_unit), paper, chosen, outcomes)

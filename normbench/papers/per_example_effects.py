@@ -37,7 +37,7 @@ GONE = (
     "it is not there: the verdicts stay as published while runs and rules are the same; else intervals are over the "
     "seeds alone. The source repository has it"
 )
-Row = tuple[np.ndarray, np.ndarray]  # examples' numbers, and one seed's effects on them
+Row = tuple[np.ndarray, np.ndarray]  # examples' numbers, and one seed's effects on them, as they are published
 Table = dict[int, Row]  # by seed
 
 
@@ -53,7 +53,7 @@ class Contrasts:
         if len(seeds) < 2 or not set(seeds) <= table.keys():
             return None
         _, effects = _aligned({seed: table[seed] for seed in seeds})
-        return spread(effects * _units(part))
+        return spread(effects.astype(np.float64) * _units(part))
 
     @property
     def sha256(self) -> str:
@@ -80,7 +80,7 @@ class Contrasts:
             arrays[f"{name}|seeds"] = np.array(sorted(table), dtype=np.int32)
             if not np.array_equal(numbers, np.arange(len(numbers))):
                 arrays[f"{name}|numbers"] = numbers.astype(np.int32)
-            arrays[f"{name}|effects"] = effects.astype(np.float16)
+            arrays[f"{name}|effects"] = effects
         return arrays
 
 
@@ -99,15 +99,13 @@ def load(path: Path) -> Contrasts:
         with reading.opened(path, UNPACKED) as file, np.load(file, allow_pickle=False) as arrays:
             reading.check_archive(arrays.zip, UNPACKED)
             for name in (name for name in arrays if name.endswith("|effects")):
-                effects, stem = arrays[name].astype(np.float64), name.removesuffix("|effects")
+                effects, stem = arrays[name].astype(np.float16), name.removesuffix("|effects")
                 seeds = arrays[f"{stem}|seeds"]
                 numbers = arrays.get(f"{stem}|numbers", np.arange(effects.shape[1]))
                 if effects.shape != (len(seeds), len(numbers)):
                     raise ValueError(f"{effects.shape} effects of {len(seeds)} seeds and {len(numbers)} examples")
-                tables[stem] = {
-                    int(seed): (numbers[~np.isnan(row)], row[~np.isnan(row)])
-                    for seed, row in zip(seeds, effects, strict=True)
-                }
+                rows = zip(seeds, effects, ~np.isnan(effects), strict=True)
+                tables[stem] = {int(seed): (numbers[tested], row[tested]) for seed, row, tested in rows}
     except FileNotFoundError:
         pass
     except reading.NO_ARCHIVE as error:
@@ -161,7 +159,7 @@ def _of_these_runs(part: Part, runs: Sequence[Run], of_seeds: Table) -> Table:
         if not observed.sides:
             continue
         plus, minus = (side / _units(part) for side in observed.sides[0])
-        if math.isclose(plus - minus, effects.mean(), abs_tol=1e-3 * max(abs(plus), abs(minus))):
+        if math.isclose(plus - minus, effects.mean(dtype=np.float64), abs_tol=1e-3 * max(abs(plus), abs(minus))):
             table[seed] = numbers, effects
     return table
 
@@ -188,7 +186,7 @@ def _table(part: Part, runs: Sequence[Run], directories: Mapping[str, Run]) -> T
             )
         weights = [weight for weight, _ in part.contrast]
         effects = sum(weight * values for weight, (_, values) in zip(weights, complete, strict=True))
-        table[seed] = numbers, np.asarray(effects, dtype=np.float16).astype(np.float64)
+        table[seed] = numbers, np.asarray(effects, dtype=np.float16)
     return table
 
 
@@ -220,7 +218,7 @@ def _aligned(table: Table) -> tuple[np.ndarray, np.ndarray]:
     if all(np.array_equal(tested, numbers) for tested, _ in rows) and (np.diff(numbers) > 0).all():  # as nearly always
         return numbers, np.stack([values for _, values in rows])
     numbers = np.unique(np.concatenate([tested for tested, _ in rows]))
-    effects = np.full((len(rows), len(numbers)), np.nan)
+    effects = np.full((len(rows), len(numbers)), np.nan, np.float16)
     for row, (tested, values) in zip(effects, rows, strict=True):
         row[np.searchsorted(numbers, tested)] = values
     return numbers, effects

@@ -82,7 +82,7 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
     verdicts = verdicts_at(place)
     if fidelity not in FIDELITIES:
         raise BadInput(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
-    partly, again = only is not None and name not in only, artifacts.again(name, fidelity, config_dir)
+    partly = only is not None and name not in only
     packed = (pack.unread if partly else pack.read)(place / pack.NAME)
     judged = {pack.NAME: verdicts.pack_sha256 == packed.sha256}
     contrasts = place / per_example_effects.NAME
@@ -92,12 +92,13 @@ def read(place: Path, config_dir: Path | None = None, only: Collection[str] | No
         if not is_judged:
             raise BadInput(
                 f"{place / 'verdicts.json'} was judged on another {file} than the one beside it. Restore both (git "
-                f"checkout), or judge again: {again}"
+                f"checkout), or judge again: {artifacts.again(name, fidelity, config_dir)}"
             )
     artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
     if artifact is not None and not partly and not _is_of_today(artifact, verdicts):
         raise BadInput(
-            f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
+            f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. "
+            f"Judge again: {artifacts.again(name, fidelity, config_dir)}"
         )
     return Published(name, fidelity, place, verdicts, packed.runs, artifact)
 

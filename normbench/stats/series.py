@@ -6,11 +6,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from normbench.core.eval_variants import DEFAULT, Variant, select, text
 from normbench.runs.run import EVALUATED, Run
-from normbench.stats.statistics import Estimate, Interval, t_interval
+from normbench.stats.statistics import Estimate, Interval, ranks, t_interval
 
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 
@@ -104,8 +104,6 @@ def over_sites(run: Run, split: str, mode: str, metric: str, against: str) -> fl
     against: the other number, or `depth`, the site's place in the network. None below three sites, or where one of
     them does not vary.
     """
-    from scipy.stats import rankdata
-
     paths = sites(run, split, metric)
     first = [final(run, split, mode, f"{path}.{metric}") for path in paths]
     second = [
@@ -113,10 +111,12 @@ def over_sites(run: Run, split: str, mode: str, metric: str, against: str) -> fl
         for place, path in enumerate(paths)
     ]
     pairs = [(float(x), float(y)) for x, y in zip(first, second, strict=True) if x is not None and y is not None]
-    ranks = [rankdata(values) for values in zip(*pairs, strict=True)]
-    if len(pairs) < 3 or any(len({*values}) == 1 for values in ranks):
+    columns = [*zip(*pairs, strict=True)]
+    if len(pairs) < 3 or any(len({*values}) == 1 for values in columns):
         return None
-    return statistics.correlation(*ranks)
+    if any(map(math.isnan, chain(*columns))):
+        return math.nan
+    return statistics.correlation(*map(ranks, columns))
 
 
 def sites(run: Run, split: str, metric: str) -> list[str]:

@@ -7,7 +7,7 @@ commands that print published results must start fast.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -235,15 +235,20 @@ def sign_test(above: int, below: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
+def ranks(values: Sequence[float]) -> list[float]:
+    """From 1, the lowest first; equal numbers share their mean rank."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
+
+
 def signed_rank(effects: Sequence[float]) -> float:
     """Two-sided exact p of Wilcoxon's signed-rank test (1945): min(1, 2·P(W ≤ the smaller sum of ranks)).
 
     Given the ranks of the sizes, each has either sign with 1/2. Zeros do not count, equal sizes share their mean rank.
     Not by scipy.stats, as `kendall`, and whose exact p is of sizes that all differ.
     """
-    sizes = sorted(abs(effect) for effect in effects if effect)
-    # twice the mean rank of equal ones is whole: the places of the first and of the last, from 1
-    rank = {size: 2 * sizes.index(size) + 1 + sizes.count(size) for size in set(sizes)}
+    sizes = [abs(effect) for effect in effects if effect]
+    rank = dict(zip(sizes, (round(2 * rank) for rank in ranks(sizes)), strict=True))  # twice the mean one is whole
     sums = [1]  # number of subsets of ranks with each sum
     for size in sizes:
         longer = [*sums, *[0] * rank[size]]
