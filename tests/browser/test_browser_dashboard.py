@@ -73,7 +73,7 @@ def address(serve: Callable[[Path], str], tmp_path_factory: pytest.TempPathFacto
 def opened(browser: Any, address: str, query: str = "", ready: str = SHOWN, **how: Any) -> SimpleNamespace:
     watched = Watched(browser, **how)
     watched.page.goto(address + (f"&{query}" if query else ""))
-    until(watched.page, ready, 40.0)  # the page asks for Plotly when it lists cells, and `goto` does not wait for it
+    until(watched.page, ready)
     return SimpleNamespace(page=watched.page, messages=watched.messages, asked=watched.asked)
 
 
