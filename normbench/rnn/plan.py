@@ -155,7 +155,7 @@ class Backend(ABC):
 
     @classmethod
     def infer(cls, recurrence: Recurrence, x: Tensor, inputs: Projection, projection: Projection) -> bool:
-        """All steps from x (T, B, features) on, z is not needed; false, and nothing done, where it cannot."""
+        """All steps from x (T, B, features), without z; false, and nothing done, where it cannot."""
         return False
 
     @abstractmethod

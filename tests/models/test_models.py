@@ -122,7 +122,7 @@ CAREFUL = {
     # curves as flat as at their start pass little on in so narrow a network
     **{("convnet", norm): ("model.width=8", "norm.alpha_init=1") for norm in ("dyt", "derf")},
     ("convpool_cnn", "dyt"): ("norm.alpha_init=1",),
-    # at the usual rate these two end near the limit, on one side of it or the other by the processor's rounding
+    # at the usual rate these three end near the limit; the rounding of the processor decides on which side
     ("convpool_cnn", "derf"): ("norm.alpha_init=1", "optim.lr=0.003"),
     ("convpool_cnn", "spectral"): ("optim.lr=0.005",),
     ("char_lm", "ada"): ("optim.lr=0.005",),
