@@ -42,18 +42,18 @@ class Paper:
     contents: Sequence[Mapping[str, str]]
 
 
-def _folders(config_dir: Path | None) -> list[Path]:
-    return [*([config_dir / "papers"] if config_dir else []), HERE]
-
-
 def ids(config_dir: Path | None = None) -> list[str]:
     """All artifacts, such as `ln2016/fig6`; `config_dir`: with those of a `--config-dir`, as everywhere here."""
-    names = {
-        path.relative_to(base).with_suffix("").as_posix()
-        for base in _folders(config_dir)
-        for path in base.glob("*/*.yaml")
-    }
-    return sorted(names)
+    return sorted({*_ids_in(config_dir / "papers"), *_shipped_ids()} if config_dir else _shipped_ids())
+
+
+def _ids_in(folder: Path) -> list[str]:
+    return [path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.yaml")]
+
+
+@cache
+def _shipped_ids() -> list[str]:
+    return _ids_in(HERE)
 
 
 def select(names: Sequence[str], config_dir: Path | None = None) -> list[str]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import cycle, product
 from typing import Any
 
@@ -119,6 +120,11 @@ def table(artifact: Artifact, runs: Sequence[Run]) -> list[Entry]:
 
 def _entries(artifact: Artifact, part: Table, runs: Sequence[Run]) -> Iterator[Entry]:
     """By group, row and column; then the same under each control, of the rows that have runs there."""
+
+    @cache  # most columns read the same runs
+    def runs_at(control: str, *place: tuple[str, Any]) -> list[Run]:
+        return within(runs, dict(place), control)
+
     groups = part.groups or _places(artifact, runs)
     rows = rows_of(artifact, part)
     controls = artifact.settings[1:] if part.controls else ()
@@ -128,10 +134,10 @@ def _entries(artifact: Artifact, part: Table, runs: Sequence[Run]) -> Iterator[E
         if control:
             group = f"control {control}, {title}" if groups[title] else f"control {control}"
         places = {row: {**groups[title], **cell} for row, cell in rows.items()}
-        peers = [(cell, run) for row, cell in rows.items() for run in _within(runs, places[row], control)]
+        peers = [(cell, run) for row, cell in rows.items() for run in runs_at(control, *_split(places[row])[0].items())]
         for row, column in product(rows, part.columns):
             place, read = _split({**places[row], **column.cell})
-            chosen = within(runs, place, control)
+            chosen = runs_at(control, *place.items())
             if row not in (column.rows or rows) or (control and not chosen):
                 continue
             endpoint = replace(column.endpoint, **read)
@@ -139,10 +145,6 @@ def _entries(artifact: Artifact, part: Table, runs: Sequence[Run]) -> Iterator[E
             of_paper = not control and all(run.fidelity == "paper" for run in runs)
             paper = column.paper_text(row, title) if of_paper else ""
             yield _entry(column, (group, row, column.name, column.shown_unit), paper, chosen, outcomes)
-
-
-def _within(runs: Sequence[Run], cell: Cell, control: str) -> list[Run]:
-    return within(runs, _split(cell)[0], control)
 
 
 def rows_of(artifact: Artifact, part: Table) -> Mapping[str, Cell]:

@@ -286,7 +286,7 @@ def result(observed: Observed, word: str, alpha: float = ALPHA, names: Mapping[s
         delta=observed.delta,
         tost=_finite(observed.interval(1 - 2 * alpha)) if _margin(observed) else None,
         detectable=None
-        if observed.sd is None or 1 - alpha == 1
+        if not word or observed.sd is None or 1 - alpha == 1  # what no claim decides is shown without its power
         else detectable_effect(observed.sd, len(observed.seeds), 1 - alpha, POWER),
         sign_test={"above": above, "below": below, "p": sign_test(ahead, len(observed.pairs) - ahead)}
         if by_order

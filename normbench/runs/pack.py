@@ -35,6 +35,7 @@ from normbench.runs.run import Run, check_columns
 
 SCHEMA = 5
 NAME = "runs.jsonl.gz"
+GZIP = 16 + zlib.MAX_WBITS  # for zlib: what it reads has gzip's header
 LARGEST = 1 << 28  # bytes of a pack, and unpacked: in memory it takes ten times as much
 KINDS: dict[str, Any] = {  # the fields of a run's line: what everything else relies on, whoever made the pack
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status", "earlier_id"), str),
@@ -80,13 +81,15 @@ def whole(path: Path) -> Pack:
     return read_pack._replace(runs=[replace(run, records=run.records.read()) for run in read_pack.runs])
 
 
-@lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
+@lru_cache(maxsize=128)  # a command over several artifacts looks into every pack for each of them
 def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[bytes]]:
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-        text = packed.read(LARGEST + 1)
+    packed = zlib.decompressobj(GZIP)
+    text = packed.decompress(content, LARGEST + 1)
     if len(text) > LARGEST:
         raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
-    first, _, body = text.partition(b"\n")
+    if not packed.eof or packed.unused_data:
+        raise EOFError("its compressed content is cut short, or something follows it")
+    first, *lines = text.splitlines()
     header = reading.parse(first)
     if (schema := header["schema"]) != SCHEMA:
         error: type[NormbenchError] = Failed
@@ -94,9 +97,9 @@ def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[by
         if isinstance(schema, int) and schema > SCHEMA:
             error, way_out = BadInput, ": update normbench."
         raise error(f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}{way_out}")
-    if header["sha256"] != hashlib.sha256(body).hexdigest():
+    if header["sha256"] != hashlib.sha256(memoryview(text)[len(first) + 1 :]).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
-    return header["sha256"], header["began"], body.splitlines()
+    return header["sha256"], header["began"], lines
 
 
 @contextmanager
