@@ -19,14 +19,8 @@ from normbench.web.site import PLOTLY
 from normbench.web.view import LEFT_OUT, Load, Selection, content
 
 STYLES = ("style.css", "dashboard.css")
-SCRIPTS = (
-    PLOTLY,
-    "dashboard-source.js",
-    "dashboard-draw.js",
-    "dashboard-panels.js",
-    "dashboard-table.js",
-    "dashboard.js",
-)
+PAGE_SCRIPTS = ("dashboard-source.js", "dashboard-draw.js", "dashboard-panels.js", "dashboard-table.js", "dashboard.js")
+SCRIPTS = (PLOTLY, *PAGE_SCRIPTS)
 MOST = 2_500_000  # characters of the view of a shared file, without scripts
 FEWEST_COLUMNS = 25  # to which curves are thinned where they would need more
 
@@ -35,7 +29,7 @@ def page() -> str:
     """The page that loads its data from the server; without inline scripts."""
     template = site.environment().get_template("dashboard.html")
     pdf = extras.is_installed("matplotlib")
-    return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS, late=PLOTLY, pdf=pdf)
+    return template.render(shared=None, title="normbench", styles=STYLES, scripts=PAGE_SCRIPTS, pdf=pdf)
 
 
 def static(name: str) -> bytes:

@@ -26,6 +26,7 @@ SHOWN = (
     "&& document.querySelectorAll('#plot-curves .main-svg').length"
 )
 LOADED = "() => document.body && document.readyState === 'complete' && !document.body.hasAttribute('aria-busy')"
+LOADING = "() => getComputedStyle(document.getElementById('loading')).visibility === 'visible'"
 ROLES = "() => document.getElementById('plot-curves').data.map(t => [t.meta.role, t.meta.arm])"
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c020000000b4944415478da6364f80f00010501012718e366"
@@ -73,7 +74,7 @@ def address(serve: Callable[[Path], str], tmp_path_factory: pytest.TempPathFacto
 def opened(browser: Any, address: str, query: str = "", ready: str = SHOWN, **how: Any) -> SimpleNamespace:
     watched = Watched(browser, **how)
     watched.page.goto(address + (f"&{query}" if query else ""))
-    until(watched.page, ready)
+    until(watched.page, ready, 40.0)  # the page asks for Plotly when it lists cells, and `goto` does not wait for it
     return SimpleNamespace(page=watched.page, messages=watched.messages, asked=watched.asked)
 
 

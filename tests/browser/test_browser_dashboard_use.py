@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import compared
 import pytest
-from test_browser_dashboard import LOADED, ROLES, SHOWN, asked_now, opened, published, roles, stored, until
+from test_browser_dashboard import LOADED, LOADING, ROLES, SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
 from normbench.files import locks
@@ -378,7 +378,7 @@ def test_loading_is_shown_until_the_curves_are_there(chromium: Any, served: Serv
     watched.page.goto(link)
     until(watched.page, "() => document.querySelectorAll('#table [data-row]').length")
     assert watched.page.locator("#heading").inner_text() == "Loading the curves…"
-    assert watched.page.locator("#loading").is_visible()
+    until(watched.page, LOADING)  # after .2 s
     counts = watched.page.locator("#table .row.cell .n")
     assert counts.all_inner_texts() == ["–"] * 6
     held[0].continue_()

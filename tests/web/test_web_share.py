@@ -77,20 +77,20 @@ def test_hostile_names_end_no_script_and_make_no_element():
 def test_fifty_curves_make_a_small_file():
     runs = compared.runs(("none", "layer"), 25, points=1000)
     one = view(compared.heads(runs), compared.loader(runs), {})
-    own = sum(len(share.static(name)) for name in share.SCRIPTS + share.STYLES if name != share.PLOTLY)
+    own = sum(len(share.static(name)) for name in share.PAGE_SCRIPTS + share.STYLES)
     assert len(dumped(one)) < share.MOST and share.MOST + own < 3_000_000
 
 
 def test_the_live_page_has_no_script_in_it_and_names_only_what_is_served():
     text = share.page()
-    late = {share.SCRIPTS[0]: 'id="late" async '}  # the page is there before Plotly is
-    assert re.findall(r"<script([^>]*)>", text) == [f' {late.get(s, "")}src="static/{s}"' for s in share.SCRIPTS]
+    assert re.findall(r"<script([^>]*)>", text) == [f' src="static/{name}"' for name in share.PAGE_SCRIPTS]
+    assert f'"static/{share.PLOTLY}"'.encode() in share.static("dashboard-draw.js")  # when cells are listed
     assert "<style" not in text and "style=" not in text and not re.search(r"\son\w+=", text)
     assert all(share.static(name) for name in share.SCRIPTS + share.STYLES)
 
 
 def test_own_scripts_make_no_html_of_text():
-    own = [share.static(name).decode() for name in share.SCRIPTS if name != share.PLOTLY]
+    own = [share.static(name).decode() for name in share.PAGE_SCRIPTS]
     ways = ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write", "new Function", "scattergl")
     assert [way for way in ways for text in own if way in text] == []
 

@@ -174,10 +174,9 @@
 
   nb.dark = () => dark.matches;
 
-  // Calls back when all has to be drawn again: the page has turned dark or light, or Plotly is there.
-  nb.redraw = function redraw(show) {
-    const late = document.getElementById("late");
-    if (late) late.addEventListener("load", show);
-    dark.addEventListener("change", show);
-  };
+  // Calls back when all has to be drawn again: the page has turned dark or light.
+  nb.redraw = (show) => dark.addEventListener("change", show);
+
+  // Asks for Plotly, which takes a second, and calls back when it is there.
+  nb.plotly = (show) => document.body.append(nb.el("script", { src: "static/plotly.min.js", onload: show }));
 })(window.normbench);

@@ -63,6 +63,7 @@
         view = await nb.source.view(query, true); // at once what there is; curves and numbers follow
         if (!view) return true;
         show();
+        requestAnimationFrame(() => setTimeout(nb.plotly, 0, show)); // once that is to be seen, while the server reads curves
       }
       const answer = await nb.source.view(query);
       if (!answer) return true;
