@@ -90,7 +90,7 @@ def _header(content: bytes, path: Path) -> Header:
     is_padded = any(name != name.strip() for name in text.split(mark))
     stripped = [name.strip() for name in names]
     if not any(stripped):
-        raise refuse(path, "has no whole line of column names.")
+        raise refuse(path, "has no column names: its first line must have them, such as step,loss.")
     _check_names(stripped, path)
     notes = []
     if comments:
