@@ -72,6 +72,12 @@ def command(
         spec = replace(spec, config={**config, "train": {**config["train"], **length}})
         if spec.probe or spec.steps > whole:
             raise BadInput(f"run {then.id} has no first part of that length: leave out --epochs and --steps.")
+        first = min((record["step"] for record in then.records if record["step"]), default=0)
+        if spec.steps < first:
+            raise BadInput(
+                f"run {then.id} was first evaluated after {first} updates: of {spec.steps} nothing can be compared. "
+                f"Give --steps {first}, or more."
+            )
     console = terminal.console(stderr=as_json)
     terminal.say(console, f"{then.id} again, to compare with {then.path}")
     with scratch.folder("normbench-rerun-") as aside:

@@ -43,6 +43,8 @@ def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refus
     assert out.startswith(f"{spec.id} again, to compare with {tmp_path / PACK}\n"), "published, or one's own"
     assert normbench("rerun", spec.id, "--epochs", "99999") == 2
     assert f"run {spec.id} has no first part of that length" in capfd.readouterr().err
+    assert normbench("rerun", spec.id, "--steps", "1") == 2, "no evaluation after training is within it"
+    assert f"Give --steps {spec.steps // 2}, or more." in capfd.readouterr().err
 
 
 def test_a_probe_is_repeated_whole(normbench, tmp_path: Path):
