@@ -156,10 +156,12 @@ def _found(read: Any) -> list[str]:
     for record in [*first.records][:3]:
         shown = "  ".join(f"{key} {value}" for key, value in record.items() if key != "mode")
         lines.append(f"  {first.arm} seed {first.seed}: {shown}")
-    blocks = [{(b.split, [*b.columns][-1]) for b in run.records.blocks} for run in read.runs]
+    blocks = [dict.fromkeys((b.split, [*b.columns][-1]) for b in run.records.blocks) for run in read.runs]
     series = Counter(place for pairs in blocks for place in pairs)
     lines += [
-        f"  {len(read.runs) - n} runs lack {metric} of {s}" for (s, metric), n in series.items() if n < len(read.runs)
+        f"  {format.plural(len(read.runs) - n, 'run')} without {metric} of {s}"
+        for (s, metric), n in series.items()
+        if n < len(read.runs)
     ]
     facts = first.config["import"]["metrics"]
     undeclared = [guessed(Metric(name, rising=None)) for name in facts if not facts[name].get("goal")]

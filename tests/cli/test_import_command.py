@@ -46,6 +46,14 @@ def test_the_command_asks_writes_lists_and_removes(logs: Path, normbench: Any, c
     assert normbench("import", "--remove", "mine") == 2
 
 
+def test_series_that_runs_are_without_are_listed_in_a_fixed_order(logs: Path, normbench: Any, capfd: Any) -> None:
+    (logs / "ln_s1.csv").write_text("step,valid/loss,valid/f1,test/loss,test/f1,train/loss\n1,2,3,4,5,6\n2,1,2,3,4,5\n")
+    assert normbench("import", str(logs), "--as", "mine", "--yes") == 0
+    lines = [line.strip() for line in capfd.readouterr().out.splitlines() if " without " in line]
+    places = ["f1 of test", "loss of test", "loss of train", "f1 of valid"]
+    assert lines == [f"3 runs without {place}" for place in places]
+
+
 def test_an_import_says_what_it_replaces(logs: Path, normbench: Any, capfd: Any, tmp_path: Path) -> None:
     path, words = imported.place(tmp_path / "results", "mine"), ("import", str(logs), "--as", "mine", "--yes")
     assert normbench(*words) == 0 and "replaced" not in capfd.readouterr().out
