@@ -10,7 +10,7 @@ from pathlib import Path
 import fake
 import pytest
 
-from normbench.errors import NormbenchError
+from normbench.errors import Failed, NormbenchError
 from normbench.runs import pack
 
 
@@ -46,6 +46,15 @@ def test_lines_and_headers_that_do_not_belong_together_are_refused(runs: list, t
     for text in (header + "".join(lines[:2]), header + "".join([*lines, lines[0]]), other + "".join(lines),
                  header + "".join(reversed(lines)), "".join(lines)):  # fmt: skip
         refused(path, text)
+
+
+def test_a_pack_that_is_cut_or_followed_by_something_is_refused(runs: list, tmp_path: Path) -> None:
+    path, content = tmp_path / pack.NAME, pack.dump(runs)
+    for damaged in (content[:-1], content[:-9], content[: len(content) // 2], b"", content + b"x", 2 * content):
+        path.write_bytes(damaged)
+        with pytest.raises(Failed) as caught:
+            pack.read(path)
+        assert "is damaged (its compressed content is cut short, or something follows it)" in str(caught.value)
 
 
 @pytest.mark.parametrize(
