@@ -18,32 +18,38 @@ from normbench.errors import BadInput, Failed, NormbenchError
 from normbench.files import scratch
 from normbench.launch import base
 from normbench.launch.run_missing import ensure_runs
+from normbench.papers.rules_file import ALPHA
 from normbench.runs.files import line
 from normbench.runs.run import FINISHED, PLACE, Run
 from normbench.runs.table import Runs, ours
+from normbench.stats.statistics import prediction_interval
 from normbench.train.weights import refuse_edited
 
 ROUNDING = 1e-5  # float32 rounds at 1.2e-7, and sums and updates add up to about a hundred of that
 SMALLEST = 2.0**-23  # float32's epsilon: a smaller value is what rounding left, and differs relative to this
-RUNS = 4  # that a range is of, at least
+RUNS = 4  # of other seeds and the run itself, from which one more is predicted, at least
 ENVIRONMENT = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
-EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or the range of seeds", "different"
+EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or what seeds differ by", "different"
 EPILOG = """examples:
   normbench rerun 05fb4d3344a7 --epochs 1               train the first epoch again, and compare the curves
   normbench rerun 05fb --epochs 1 --json
 
-Curves that are not equal have a line for each metric: the number of values that both have, and that one lacks; the
-largest difference, relative to the larger value; and the range of at least four runs of other seeds at that place. A
-difference above both 1e-5 and that range is shown before a larger one that is not. Another processor, torch or backend
-rounds differently, and training can amplify that.
+Curves that are not equal have a line for each metric: how many values both have, one lacks, and are beyond; the largest
+difference, relative to the larger value, of a value beyond if there is one; and the range of the seeds at that place.
 
-exit codes: 0 equal, or in another environment no difference above both 1e-5 and the range of the seeds; 4 different
+Another processor, torch or backend rounds differently, and training can amplify that until the curve is like one of
+another seed. A value is beyond if it differs by more than 1e-5 and one more seed would not lie there: it is outside of
+the t interval for one more run, at 95 % over all values together. That interval is of the run and those of other seeds,
+four at least; on logarithms where all are above 0. A value that only one of the two has is beyond if all other seeds
+are like the other one, and it is not of an evaluation at the best, as those of test sets: the best can be elsewhere.
+
+exit codes: 0 equal, or in another environment no value beyond; 4 different
 
 --json prints, shortened:
   {"id": "3a228e1c3403", "word": "different", "same_environment": true, "ended": ["done", "done"],
    "updates": {"compared": 12, "of": 12}, "seeds": [1, 2],
-   "metrics": [{"metric": "test eval nll", "values": 9, "missing": 0, "difference": 0.78, "range": null,
-                "at": "epoch 0, step 0"}]}
+   "metrics": [{"metric": "test eval nll", "values": 9, "missing": 0, "beyond": 9, "difference": 0.78,
+                "range": null, "at": "epoch 0, step 0"}]}
 """
 
 
@@ -101,7 +107,8 @@ def command(
             sizes = {key: "–" if row[key] is None else f"{row[key]:.1e}" for key in ("difference", "range")}
             rows.append([*map(str, (row | sizes).values())])
         if answer["word"] != EQUAL:
-            terminal.show_rows(console, ("metric", "values", "missing", "difference", "seeds' range", "at"), rows)
+            names = ("metric", "values", "missing", "beyond", "difference", "seeds' range", "at")
+            terminal.show_rows(console, names, rows)
     return 4 if answer["word"] == DIFFERENT else 0
 
 
@@ -124,26 +131,29 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
         places = set(map(_place, first))
         records = [record for record in records if record["step"] < now.steps or _place(record) in places]
     before, after, *seeds = (_values(curve) for curve in (first, records, *(other.records for other in others)))
+    of_seeds = {key: [before[key], *(values[key] for values in seeds if key in values)] for key in before}
+    predicted = [key for key in before.keys() & after.keys() if len(of_seeds[key]) >= RUNS]
+    level = 1 - ALPHA / max(1, len(predicted))
+    in_one = {*map(_place, first)} ^ {*map(_place, records)}  # records, of which a number may be lacking in both
     rows: dict[str, dict[str, Any]] = {}
-    beyond: set[str] = set()  # metrics with a difference that neither rounding nor the seeds explain
     for key in before | after:
         split, mode, place, metric = key
         name = f"{split} {mode} {metric}"
-        nothing = {"metric": name, "values": 0, "missing": 0, "difference": 0.0, "range": None, "at": ""}
+        nothing = {"metric": name, "values": 0, "missing": 0, "beyond": 0, "difference": 0.0, "range": None, "at": ""}
         row = rows.setdefault(name, nothing)
         if key not in before or key not in after:
             row["missing"] += 1
+            unlike_all = (key in after) not in [key in values for values in seeds]
+            row["beyond"] += unlike_all and not (key[:3] in in_one and _is_at_best(key, then))
             continue
         row["values"] += 1
-        of_seeds = [before[key], *(values[key] for values in seeds if key in values)]
-        spread = _spread(of_seeds) if len(of_seeds) >= RUNS else None
+        enough = len(of_seeds[key]) >= RUNS
         difference = _spread([before[key], after[key]])
-        is_beyond = difference > max(ROUNDING, spread or 0)
-        if (is_beyond, difference) > (name in beyond, row["difference"]):
-            row |= {"difference": difference, "range": spread, "at": place}
-        if is_beyond:
-            beyond.add(name)
-    is_explained = not beyond and not any(row["missing"] for row in rows.values())
+        is_beyond = difference > ROUNDING and not (enough and _is_like(of_seeds[key], after[key], level))
+        if (is_beyond, difference) > (row["beyond"] > 0, row["difference"]):
+            row |= {"difference": difference, "range": _spread(of_seeds[key]) if enough else None, "at": place}
+        row["beyond"] += is_beyond
+    is_explained = not any(row["beyond"] for row in rows.values())
     resumed = [each["changed"] for each in then.environment.get("resumed", ()) if each["step"] < now.steps]
     same_environment = all(
         then.environment.get(key) == now.environment.get(key) and not any(key in changed for changed in resumed)
@@ -177,6 +187,21 @@ def _values(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, ...], float
             if math.isfinite(value := float(record[metric])):
                 values[*_place(record), metric] = value
     return values
+
+
+def _is_at_best(key: tuple[str, ...], run: Run) -> bool:
+    """Whether a value may be of an evaluation that is made where validation is best, which can be elsewhere."""
+    split, _, place, _ = key
+    options = [words.partition("=")[0] for words in run.config.get("eval", {}).get("also_at_best", ())]
+    return split.startswith("test") or any(f"{option}=" in place for option in options)
+
+
+def _is_like(values: Sequence[float], value: float, level: float) -> bool:
+    """Whether a value lies where one more of these would, with this probability."""
+    if min(*values, value) > 0:
+        values, value = [math.log(each) for each in values], math.log(value)
+    interval = prediction_interval(values, level)
+    return interval is not None and interval[0] <= value <= interval[1]
 
 
 def _spread(values: Sequence[float]) -> float:

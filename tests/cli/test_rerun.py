@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fake
+import numpy as np
 import pytest
 import tiny
 
@@ -69,10 +70,11 @@ SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=3 + k) for k in (-1, 0, 1)]
     [
         ((2.3, 1.0, 0.5), EQUAL),
         ((2.3, 1.0 - 0.99 * ROUNDING, 0.5), EXPLAINED),
-        ((2.3, 1.0, 0.6), EXPLAINED),  # the seeds go from 0.4 to 0.6
-        ((2.3, 1.0, 0.8), DIFFERENT),
+        ((2.3, 1.0, 0.7), EXPLAINED),  # the seeds go from 0.4 to 0.6, and one more could lie there
+        ((2.3, 1.0, 1.3), DIFFERENT),
+        ((2.3, 1.0, 0.0), DIFFERENT),
         ((2.2, 1.0, 0.5), DIFFERENT),  # the seeds begin alike
-        ((2.2, 1.0, 0.6), DIFFERENT),  # and the larger difference, which they explain, hides none
+        ((2.2, 1.0, 0.7), DIFFERENT),  # and the larger difference, which they explain, hides none
         ((2.3, 1.0, "NaN"), DIFFERENT),
     ],
 )
@@ -85,9 +87,35 @@ def test_what_another_environment_explains(losses: Sequence[Any], word: str):
     assert compare(THEN, replace(now, status="diverged"), SEEDS)["word"] == DIFFERENT
 
 
-def test_the_difference_above_the_range_is_shown_before_a_larger_one_within_it():
+def test_the_difference_beyond_the_seeds_is_shown_before_a_larger_one_within_them():
     (row,) = compare(THEN, curve(2.2, 1.0, 0.6, processor="Xeon"), SEEDS)["metrics"]
-    assert row["at"] == "epoch 0, step 0" and row["range"] == 0
+    assert row["at"] == "epoch 0, step 0" and row["range"] == 0 and row["beyond"] == 1
+
+
+def test_an_evaluation_that_only_one_has_is_beyond_unless_it_was_made_at_the_best_or_a_seed_is_like_it():
+    now = curve(2.3, 1.0 - 0.5 * ROUNDING, 0.5, processor="Xeon")
+    without = replace(now, records=[now.records[0], now.records[2]])
+    assert compare(THEN, without, SEEDS)["word"] == EXPLAINED, "test sets are evaluated where validation is best"
+    as_valid = [replace(run, records=[{**r, "split": "valid"} for r in run.records]) for run in (THEN, without, *SEEDS)]
+    then, without, *seeds = as_valid
+    (row,) = compare(then, without, seeds)["metrics"]
+    assert (row["missing"], row["beyond"], compare(then, without, seeds)["word"]) == (1, 1, DIFFERENT)
+    like = replace(without, seed=9, environment=THEN.environment)
+    assert compare(then, without, [*seeds, like])["word"] == EXPLAINED
+    lost = curve(2.3, 1.0, "NaN", processor="Xeon")
+    assert compare(THEN, lost, [*SEEDS, curve(2.3, 1.0, "Infinity", seed=9)])["word"] == EXPLAINED
+
+
+@pytest.mark.parametrize("others", [3, 9])
+def test_a_run_like_those_of_other_seeds_is_seldom_called_different(others: int):
+    random = np.random.default_rng(others)
+    words = []
+    for _ in range(100):
+        then, now, *seeds = (curve(*np.exp(random.normal(size=20)), processor=str(k)) for k in range(2 + others))
+        words.append(compare(then, now, seeds)["word"])
+    assert words.count(DIFFERENT) <= 10, "5 % of them"
+    far = curve(*now.records.blocks[0].columns["nll"][:-1], 1e40)
+    assert compare(then, far, seeds)["word"] == DIFFERENT
 
 
 @pytest.mark.parametrize(("step", "word"), [(10, EXPLAINED), (20, DIFFERENT)])
