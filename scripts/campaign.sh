@@ -13,7 +13,6 @@ cd "$(dirname "$0")/.."
 plan=(
     "dyt2025/lm proxy --only DYT-1b"                                 # 0.8; DYT-3b as well
     "dyt2025/vit proxy --only DYT-3"                                 # 0.6; DYT-9 of dyt2025/shape as well
-    "rms2019/recall reduced --controls"                              # 0.7; the rest of centre-low, centre-mid, recurrent
     "rbn2016/fig2 reduced --only RBN-1 --controls"                   # 5.5
     "rms2019/captions proxy --only RMS-A1 --controls"                # 7.8
     "rms2019/captions proxy --only RMS-A2"                           # 1.9; seeds 11 to 15
