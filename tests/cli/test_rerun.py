@@ -92,6 +92,15 @@ def test_the_difference_beyond_the_seeds_is_shown_before_a_larger_one_within_the
     assert row["at"] == "epoch 0, step 0" and row["range"] == 0 and row["beyond"] == 1
 
 
+def test_a_missing_value_hides_no_difference():
+    (row,) = compare(THEN, curve(2.3, "NaN", 0.7, processor="Xeon"), SEEDS)["metrics"]
+    assert (row["missing"], row["beyond"], row["at"]) == (1, 1, "epoch 2, step 20")
+    assert row["difference"] == pytest.approx(0.2 / 0.7)
+    then, *seeds = (curve(0.5 + k / 10, 1.0, 2.3, seed=3 + k) for k in (0, -1, 1, 2))
+    (row,) = compare(then, curve(0.7, "NaN", 2.2, processor="Xeon"), seeds)["metrics"]
+    assert (row["beyond"], row["at"], row["range"]) == (2, "epoch 2, step 20", 0), "the larger one at 0 is within"
+
+
 def test_an_evaluation_that_only_one_has_is_beyond_unless_it_was_made_at_the_best_or_a_seed_is_like_it():
     now = curve(2.3, 1.0 - 0.5 * ROUNDING, 0.5, processor="Xeon")
     without = replace(now, records=[now.records[0], now.records[2]])
