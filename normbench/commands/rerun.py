@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -135,6 +136,7 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
     predicted = [key for key in before.keys() & after.keys() if len(of_seeds[key]) >= RUNS]
     level = 1 - ALPHA / max(1, len(predicted))
     in_one = {*map(_place, first)} ^ {*map(_place, records)}  # records, of which a number may be lacking in both
+    evaluated: Counter[tuple[str, ...]] = Counter(place for other in others for place in {*map(_place, other.records)})
     rows: dict[str, dict[str, Any]] = {}
     shown: dict[str, tuple[bool, float]] = {}  # of each metric: whether its largest difference is beyond, and that
     for key in before | after:
@@ -150,7 +152,11 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
         row["values"] += 1
         enough = len(of_seeds[key]) >= RUNS
         difference = _spread([before[key], after[key]])
-        is_beyond = difference > ROUNDING and not (enough and _is_like(of_seeds[key], after[key], level))
+        if enough:
+            is_like = _is_like(of_seeds[key], after[key], level)
+        else:  # too few seeds have their best there to predict from, and there are enough seeds
+            is_like = _is_at_best(key, then) and evaluated[key[:3]] + 1 < RUNS <= len(others) + 1
+        is_beyond = difference > ROUNDING and not is_like
         if (is_beyond, difference) > shown.get(name, (False, 0.0)):
             shown[name] = is_beyond, difference
             row |= {"difference": difference, "range": _spread(of_seeds[key]) if enough else None, "at": place}

@@ -115,6 +115,15 @@ def test_an_evaluation_that_only_one_has_is_beyond_unless_it_was_made_at_the_bes
     assert compare(THEN, lost, [*SEEDS, curve(2.3, 1.0, "Infinity", seed=9)])["word"] == EXPLAINED
 
 
+def test_a_test_set_evaluated_where_seeds_have_no_best_is_not_predicted():
+    now = curve(2.3, 1.3, 0.5, processor="Xeon")
+    seeds = [replace(seed, records=[seed.records[0], seed.records[2]]) for seed in SEEDS]
+    assert compare(THEN, now, seeds)["word"] == EXPLAINED
+    assert compare(THEN, now, seeds[:2])["word"] == DIFFERENT, "too few seeds to know what they differ by"
+    valid = [replace(run, records=[{**r, "split": "valid"} for r in run.records]) for run in (THEN, now, *seeds)]
+    assert compare(valid[0], valid[1], valid[2:])["word"] == DIFFERENT
+
+
 @pytest.mark.parametrize("others", [3, 9])
 def test_a_run_like_those_of_other_seeds_is_seldom_called_different(others: int):
     random = np.random.default_rng(others)
