@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,6 +137,7 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
     predicted = [key for key in before.keys() & after.keys() if len(of_seeds[key]) >= RUNS]
     level = 1 - ALPHA / max(1, len(predicted))
     in_one = {*map(_place, first)} ^ {*map(_place, records)}  # records, of which a number may be lacking in both
+    steps = _smallest_steps([before, *seeds])
     evaluated: Counter[tuple[str, ...]] = Counter(place for other in others for place in {*map(_place, other.records)})
     rows: dict[str, dict[str, Any]] = {}
     shown: dict[str, tuple[bool, float]] = {}  # of each metric: whether its largest difference is beyond, and that
@@ -153,7 +155,7 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
         enough = len(of_seeds[key]) >= RUNS
         difference = _spread([before[key], after[key]])
         if enough:
-            is_like = _is_like(of_seeds[key], after[key], level)
+            is_like = _is_like(of_seeds[key], after[key], level, steps[split, mode, metric])
         else:  # too few seeds have their best there to predict from, and there are enough seeds
             is_like = _is_at_best(key, then) and evaluated[key[:3]] + 1 < RUNS <= len(others) + 1
         is_beyond = difference > ROUNDING and not is_like
@@ -204,8 +206,25 @@ def _is_at_best(key: tuple[str, ...], run: Run) -> bool:
     return split.startswith("test") or any(f"{option}=" in place for option in options)
 
 
-def _is_like(values: Sequence[float], value: float, level: float) -> bool:
-    """Whether a value lies where one more of these would, with this probability."""
+def _smallest_steps(curves: Iterable[Mapping[tuple[str, ...], float]]) -> dict[tuple[str, str, str], float]:
+    """By split, mode and metric the smallest difference between two values: an error has no smaller one than 1/n."""
+    values: dict[tuple[str, str, str], set[float]] = {}
+    for curve in curves:
+        for (split, mode, _, metric), value in curve.items():
+            values.setdefault((split, mode, metric), set()).add(value)
+    return {
+        key: min((high - low for low, high in pairwise(sorted(of)) if _spread([low, high]) > ROUNDING), default=0.0)
+        for key, of in values.items()
+    }
+
+
+def _is_like(values: Sequence[float], value: float, level: float, step: float) -> bool:
+    """Whether a value lies where one more of these would, with this probability.
+
+    Values that are all alike have no spread, as errors near 0: they count as if one of them were a `step` aside.
+    """
+    if step and _spread(values) <= ROUNDING:
+        return any(_is_like([*values[1:], values[0] + aside], value, level, 0.0) for aside in (-step, step))
     if min(*values, value) > 0:
         values, value = [math.log(each) for each in values], math.log(value)
     interval = prediction_interval(values, level)

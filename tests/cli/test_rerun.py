@@ -62,7 +62,7 @@ def curve(*losses: Any, seed: int = 1, processor: str = "EPYC", status: str = "d
 
 
 THEN = curve(2.3, 1.0, 0.5)
-SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=3 + k) for k in (-1, 0, 1)]
+SEEDS = [curve(2.3, 1.0 + k / 10, 0.5 + k / 10, seed=4 + round(k)) for k in (-1, 0.01, 1)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_missing_value_hides_no_difference():
     assert (row["missing"], row["beyond"], row["at"]) == (1, 1, "epoch 2, step 20")
     assert row["difference"] == pytest.approx(0.2 / 0.7)
     then, *seeds = (curve(0.5 + k / 10, 1.0, 2.3, seed=3 + k) for k in (0, -1, 1, 2))
-    (row,) = compare(then, curve(0.7, "NaN", 2.2, processor="Xeon"), seeds)["metrics"]
+    (row,) = compare(then, curve(0.7, "NaN", 2.0, processor="Xeon"), seeds)["metrics"]
     assert (row["beyond"], row["at"], row["range"]) == (2, "epoch 2, step 20", 0), "the larger one at 0 is within"
 
 
@@ -122,6 +122,15 @@ def test_a_test_set_evaluated_where_seeds_have_no_best_is_not_predicted():
     assert compare(THEN, now, seeds[:2])["word"] == DIFFERENT, "too few seeds to know what they differ by"
     valid = [replace(run, records=[{**r, "split": "valid"} for r in run.records]) for run in (THEN, now, *seeds)]
     assert compare(valid[0], valid[1], valid[2:])["word"] == DIFFERENT
+
+
+def test_counted_examples_that_all_seeds_have_alike_may_differ_by_a_few():
+    """An error of 1000 examples, 0.001 at the end of all seeds: one example more or less is no difference."""
+    then, *seeds = (curve(0.9, 0.1 + k / 1000, 0.001, seed=k) for k in range(5))
+    for error, word in ((0.0, EXPLAINED), (0.002, EXPLAINED), (0.003, EXPLAINED), (0.1, DIFFERENT)):
+        assert compare(then, curve(0.9, 0.1, error, processor="Xeon"), seeds)["word"] == word, error
+    constant = [curve(2.3, 2.3, seed=k) for k in range(5)]
+    assert compare(constant[0], curve(2.3, 2.2, processor="Xeon"), constant[1:])["word"] == DIFFERENT
 
 
 @pytest.mark.parametrize("others", [3, 9])
