@@ -86,6 +86,12 @@ def command(
                 f"run {then.id} was first evaluated after {first} updates: of {spec.steps} nothing can be compared. "
                 f"Give --steps {first}, or more."
             )
+        last = max((record["step"] for record in then.records), default=0)
+        if then.status == "diverged" and last < spec.steps < whole:  # at which update is not known
+            raise BadInput(
+                f"run {then.id} diverged after its evaluation at {last} updates: leave out --epochs and --steps"
+                f"{f', or give --steps {last} or fewer' if last else ''}."
+            )
     console = terminal.console(stderr=as_json)
     terminal.say(console, f"{then.id} again, to compare with {then.path}")
     with scratch.folder("normbench-rerun-") as aside:

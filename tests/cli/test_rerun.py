@@ -48,6 +48,22 @@ def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refus
     assert f"Give --steps {spec.steps // 2}, or more." in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("evaluated", [0, 1])
+def test_a_part_that_may_end_after_a_run_diverged_is_refused(normbench, capfd, tmp_path: Path, evaluated: int):
+    (spec,) = fake.specs(1)
+    run = fake.record(spec, status="diverged")
+    last = evaluated * spec.steps // 2
+    records = [record for record in run.records if record["step"] <= last]
+    pack.write(tmp_path / PACK, [replace(run, records=records, steps=spec.steps)])
+    assert normbench("rerun", spec.id, "--steps", str(last + 1)) == 2
+    err = capfd.readouterr().err
+    assert f"diverged after its evaluation at {last} updates: leave out --epochs and --steps" in err
+    assert (f", or give --steps {last} or fewer." in err) == bool(last)
+    if last:
+        assert normbench("rerun", spec.id, "--steps", str(last), "--json") == 4
+        assert json.loads(capfd.readouterr().out)["ended"] == ["done", "done"]
+
+
 def test_a_probe_is_repeated_whole(normbench, tmp_path: Path):
     (probe,) = train_specs(["model=bln_weights", "norm=batch_layer"], False)
     pack.write(tmp_path / PACK, [fake.record(probe, epochs=1)])
