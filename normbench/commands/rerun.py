@@ -36,14 +36,19 @@ EPILOG = """examples:
   normbench rerun 05fb4d3344a7 --epochs 1               train the first epoch again, and compare the curves
   normbench rerun 05fb --epochs 1 --json
 
-Curves that are not equal have a line for each metric: how many values both have, one lacks, and are beyond; the largest
-difference, relative to the larger value, of a value beyond if there is one; and the range of the seeds at that place.
+Curves that are not equal have a line for each metric: how many values both have, how many one of them lacks, and how
+many are beyond; the largest difference, relative to the larger value, of the values beyond if there are any; and the
+range of the seeds at that place.
 
 Another processor, torch or backend rounds differently, and training can amplify that until the curve is like one of
 another seed. A value is beyond if it differs by more than 1e-5 and one more seed would not lie there: it is outside of
-the t interval for one more run, at 95 % over all values together. That interval is of the run and those of other seeds,
-four at least; on logarithms where all are above 0. A value that only one of the two has is beyond if all other seeds
-are like the other one, and it is not of an evaluation at the best, as those of test sets: the best can be elsewhere.
+the t interval for one more run, at 95 % over all values together. The interval is computed from the run and those of
+other seeds, which must be four runs together, on logarithms where all values are above 0. Where all of them have the
+same value, one of them counts as if it were the smallest step of the metric aside.
+
+A value that one of the two curves lacks is beyond if every run of another seed is like the first run: all have it where
+the repetition lacks it, or none has it. Test sets and the variants of eval.also_at_best are evaluated where validation
+is best, which can be elsewhere: an evaluation of these that one curve lacks, or that too few seeds have, is not beyond.
 
 exit codes: 0 equal, or in another environment no value beyond; 4 different
 
