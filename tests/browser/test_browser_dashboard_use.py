@@ -388,6 +388,38 @@ def test_loading_is_shown_until_the_curves_are_there(chromium: Any, served: Serv
     assert not watched.page.locator("#loading").is_visible() and watched.messages == []
 
 
+def test_a_question_that_is_overtaken_takes_nothing_from_the_page(chromium: Any, served: Served):
+    link = served.start()
+    watched = Watched(chromium)
+    outlines: list[Any] = []
+    curves: list[Any] = []
+    watched.page.route("**/api/view*", lambda r: (outlines if "outline" in r.request.url else curves).append(r))
+    watched.page.goto(link)
+    wait_for(watched.page, outlines, 1)
+    back = "window.dispatchEvent(new PopStateEvent('popstate'))"
+    watched.page.evaluate(back)
+    wait_for(watched.page, outlines, 2)
+    outlines[1].continue_()
+    wait_for(watched.page, curves, 1)
+    with watched.page.expect_response("**/api/view*"):
+        outlines[0].continue_()  # the first answer comes last
+    watched.page.evaluate(back)
+    wait_for(watched.page, curves, 2)
+    for route in curves:
+        route.continue_()
+    until(watched.page, SHOWN)
+    assert len(outlines) == 2 and watched.messages == []
+    assert watched.page.locator("script[src*=plotly]").count() == 1
+
+
+def wait_for(page: Any, routes: list[Any], count: int) -> None:
+    for _ in range(400):
+        if len(routes) >= count:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{len(routes)} of {count} questions were asked")
+
+
 def test_below_five_seeds_there_is_no_verdict_but_what_would_decide(chromium: Any, served: Served):
     it = opened(chromium, served.start(), "filter=seed%3D1-3+lr%3D1e-3")
     (strong,) = it.page.locator("#sentence strong").all_inner_texts()

@@ -60,8 +60,9 @@
     document.body.setAttribute("aria-busy", "true");
     try {
       if (!view && !nb.source.shared) {
-        view = await nb.source.view(query, true); // at once what there is; curves and numbers follow
-        if (!view) return true;
+        const outline = await nb.source.view(query, true); // at once what there is; curves and numbers follow
+        if (!outline) return true; // a later question has its own, which may be there already
+        view = outline;
         show();
         requestAnimationFrame(() => setTimeout(nb.plotly, 0, show)); // once that is to be seen, while the server reads curves
       }
