@@ -89,7 +89,7 @@ def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[by
         raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
     if not packed.eof or packed.unused_data:
         raise EOFError("its compressed content is cut short, or something follows it")
-    first, *lines = text.splitlines()
+    first = io.BytesIO(text).readline()
     header = reading.parse(first)
     if (schema := header["schema"]) != SCHEMA:
         error: type[NormbenchError] = Failed
@@ -97,9 +97,9 @@ def _opened(path: Path, content: bytes) -> tuple[str, Mapping[str, str], list[by
         if isinstance(schema, int) and schema > SCHEMA:
             error, way_out = BadInput, ": update normbench."
         raise error(f"{path} has schema {schema!r:.40}, this version reads {SCHEMA}{way_out}")
-    if header["sha256"] != hashlib.sha256(memoryview(text)[len(first) + 1 :]).hexdigest():
+    if header["sha256"] != hashlib.sha256(memoryview(text)[len(first) :]).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
-    return header["sha256"], header["began"], lines
+    return header["sha256"], header["began"], text.splitlines()[1:]
 
 
 @contextmanager
