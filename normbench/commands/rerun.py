@@ -29,7 +29,7 @@ from normbench.train.weights import refuse_edited
 
 ROUNDING = 1e-5  # float32 rounds at 1.2e-7, and sums and updates add up to about a hundred of that
 SMALLEST = 2.0**-23  # float32's epsilon: a smaller value is what rounding left, and differs relative to this
-RUNS = 4  # of other seeds and the run itself, from which one more is predicted, at least
+RUNS = 4  # with the run itself, from which one more seed is predicted, at least
 ENVIRONMENT = ("processor", "processor_signature", "torch", "instruction_set", "threads", "recurrent", "device")
 EQUAL, EXPLAINED, DIFFERENT = "equal to the byte", "within rounding or what seeds differ by", "different"
 EPILOG = """examples:
@@ -43,8 +43,8 @@ range of the seeds at that place.
 Another processor, torch or backend rounds differently, and training can amplify that until the curve is like one of
 another seed. A value is beyond if it differs by more than 1e-5 and one more seed would not lie there: it is outside of
 the t interval for one more run, at 95 % over all values together. The interval is computed from the run and those of
-other seeds, which must be four runs together, on logarithms where all values are above 0. Where all of them have the
-same value, one of them counts as if it were the smallest step of the metric aside.
+other seeds, four together at least, on logarithms where all values are above 0. Where all of them have the same value,
+as errors of 0, the metric's smallest step is added to one of them, or taken off, to compute it.
 
 A value that one of the two curves lacks is beyond if every run of another seed is like the first run: all have it where
 the repetition lacks it, or none has it. Test sets and the variants of eval.also_at_best are evaluated where validation
@@ -147,7 +147,7 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
     of_seeds = {key: [before[key], *(values[key] for values in seeds if key in values)] for key in before}
     predicted = [key for key in before.keys() & after.keys() if len(of_seeds[key]) >= RUNS]
     level = 1 - ALPHA / max(1, len(predicted))
-    in_one = {*map(_place, first)} ^ {*map(_place, records)}  # records, of which a number may be lacking in both
+    in_one = {*map(_place, first)} ^ {*map(_place, records)}  # evaluations that one of the two lacks
     steps = _smallest_steps([before, *seeds])
     evaluated: Counter[tuple[str, ...]] = Counter(place for other in others for place in {*map(_place, other.records)})
     rows: dict[str, dict[str, Any]] = {}
@@ -167,7 +167,7 @@ def compare(then: Run, now: Run, others: Sequence[Run]) -> dict[str, Any]:
         difference = _spread([before[key], after[key]])
         if enough:
             is_like = _is_like(of_seeds[key], after[key], level, steps[split, mode, metric])
-        else:  # too few seeds have their best there to predict from, and there are enough seeds
+        else:  # enough seeds, but too few of them have their best there
             is_like = _is_at_best(key, then) and evaluated[key[:3]] + 1 < RUNS <= len(others) + 1
         is_beyond = difference > ROUNDING and not is_like
         if (is_beyond, difference) > shown.get(name, (False, 0.0)):
@@ -232,7 +232,7 @@ def _smallest_steps(curves: Iterable[Mapping[tuple[str, ...], float]]) -> dict[t
 def _is_like(values: Sequence[float], value: float, level: float, step: float) -> bool:
     """Whether a value lies where one more of these would, with this probability.
 
-    Values that are all alike have no spread, as errors near 0: they count as if one of them were a `step` aside.
+    Where all values are alike, as errors of 0, `step` is added to one of them, or taken off.
     """
     if step and _spread(values) <= ROUNDING:
         return any(_is_like([*values[1:], values[0] + aside], value, level, 0.0) for aside in (-step, step))

@@ -99,15 +99,13 @@ def load(path: Path) -> Contrasts:
         with reading.opened(path, UNPACKED) as file, np.load(file, allow_pickle=False) as arrays:
             reading.check_archive(arrays.zip, UNPACKED)
             for name in (name for name in arrays if name.endswith("|effects")):
-                effects, stem = arrays[name].astype(np.float16, copy=False), name.removesuffix("|effects")
+                effects, stem = arrays[name].astype(np.float16), name.removesuffix("|effects")
                 seeds = arrays[f"{stem}|seeds"]
                 numbers = arrays.get(f"{stem}|numbers", np.arange(effects.shape[1]))
                 if effects.shape != (len(seeds), len(numbers)):
                     raise ValueError(f"{effects.shape} effects of {len(seeds)} seeds and {len(numbers)} examples")
-                rows = {int(seed): (numbers, row) for seed, row in zip(seeds, effects, strict=True)}
-                if np.isnan(effects).any():
-                    rows = {seed: (numbers[~np.isnan(row)], row[~np.isnan(row)]) for seed, (_, row) in rows.items()}
-                tables[stem] = rows
+                rows = zip(seeds, effects, ~np.isnan(effects), strict=True)
+                tables[stem] = {int(seed): (numbers[tested], row[tested]) for seed, row, tested in rows}
     except FileNotFoundError:
         pass
     except reading.NO_ARCHIVE as error:
